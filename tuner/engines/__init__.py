@@ -1,0 +1,161 @@
+"""Engines: what one serving engine's flags are, how it is launched, what it says of itself, why it failed.
+
+An engine is pure: it starts nothing, opens nothing. One file an engine; this file is the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+from tuner.errors import SpecError
+from tuner.trial import Effective, Failure, Launch, Settings, Slot, Value
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something known about these settings before they are launched; `source` says where it is known from."""
+
+    rule: str
+    text: str
+    source: str
+    severity: str = "warning"  # warning | note
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A GET on the running server that tells something of its effective configuration."""
+
+    name: str
+    path: str
+
+
+class FlagError(ValueError):
+    """A flag or value that this version of the engine does not take; `way_out` names what to write instead."""
+
+    def __init__(self, flag: str, rule: str, way_out: str = "") -> None:
+        self.flag, self.rule, self.way_out = flag, rule, way_out
+        super().__init__(f"{flag}: {rule}" + (f"; {way_out}" if way_out else ""))
+
+
+class Engine(Protocol):
+    """One engine at one version. Pure; every method is a function of its arguments.
+
+    Flags are spelled without leading dashes and in the engine's canonical long form once `canonical` has seen
+    them; `Settings.args` always holds canonical ones.
+    """
+
+    name: str
+    version: str
+    health_path: str
+
+    def canonical(self, args: Mapping[str, Value]) -> dict[str, Value]:
+        """The same flags in canonical spelling and with values normalised.
+
+        Takes any spelling the engine takes (aliases, underscores, short forms). `None` (remove) is kept.
+        `False` becomes the negative form where there is one (kept as False), is dropped where absence says it.
+
+        Raises:
+            FlagError: unknown flag, a flag that belongs to the slot (host, port, served name), two spellings of
+                one flag with different values, or a value that cannot be said to this engine.
+        """
+        ...
+
+    def parse(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Settings:
+        """A command as people paste it, read back: the model and canonical args, slot flags left out.
+
+        `parse(launch(settings, slot).argv)` gives `settings` again.
+
+        Raises:
+            FlagError: not a command line of this engine, or a flag this version does not have.
+        """
+        ...
+
+    def launch(self, settings: Settings, slot: Slot, reading: bool = True) -> Launch:
+        """The command for these settings in this slot. With `reading`, `own_env` has what the tuner needs to
+        read the effective configuration back; a confirming launch is made without it."""
+        ...
+
+    def gpus(self, settings: Settings) -> int:
+        """How many GPUs one replica takes."""
+        ...
+
+    def probes(self) -> Sequence[Probe]:
+        """What to GET, once ready, to learn the effective configuration. None of them has to answer."""
+        ...
+
+    def effective(self, replies: Mapping[str, str], log: str) -> Effective:
+        """The effective configuration (values, source, version only) from the replies by probe name and the log."""
+        ...
+
+    def judge(
+        self,
+        settings: Settings,
+        effective: Effective,
+        base: Settings | None = None,
+        base_effective: Effective | None = None,
+    ) -> Effective:
+        """`effective` with a verdict for each requested key, the side effects against the base's effective
+        configuration, and `no_op`: every key that differs from the base's request was ignored."""
+        ...
+
+    def failure(self, log: str, returncode: int | None) -> Failure | None:
+        """The cause that the log shows, if it is fatal: called on every new piece of log and on exit.
+
+        With `returncode` (the process ended) there is always an answer; without, only a line after which the
+        server cannot become ready or go on counts.
+        """
+        ...
+
+    def progress(self, log: str) -> str:
+        """In a few words what the start is doing now, from the end of the log ('' if unknown)."""
+        ...
+
+    def notices(self, settings: Settings, concurrency: int | None = None) -> Sequence[Notice]:
+        """Static rules on these settings, before launch. `concurrency`: most requests at once of the workload."""
+        ...
+
+
+_MODULES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt_llm"}
+ENGINES: Sequence[str] = tuple(_MODULES)
+
+
+def engine(name: str, version: str | None = None) -> Engine:
+    """The adapter of an engine at a version (None: the newest one known).
+
+    Raises:
+        SpecError: no such engine, or a version it has no adapter for.
+    """
+    if name not in _MODULES:
+        raise SpecError(f"there is no engine {name!r}; engines are {', '.join(ENGINES)}")
+    module = import_module(f"tuner.engines.{_MODULES[name]}")
+    adapter: Engine = module.engine(version)
+    return adapter
+
+
+def engine_of_command(argv: Sequence[str]) -> str:
+    """Which engine a command line starts, by its program words.
+
+    Raises:
+        FlagError: none of the engines known.
+    """
+    words = list(argv[:4])
+    if any(word.endswith("trtllm-serve") for word in words[:1]):
+        return "tensorrt-llm"
+    if any(word in ("sglang.launch_server",) for word in words) or words[0].endswith("sglang"):
+        return "sglang"
+    if words and (words[0].endswith("vllm") or "vllm.entrypoints.openai.api_server" in words):
+        return "vllm"
+    raise FlagError(" ".join(words), "not the command of an engine known here", f"engines are {', '.join(ENGINES)}")
+
+
+def as_json(value: Any) -> Any:
+    """Tuples as lists, mappings as dicts: the shape JSON gives back."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(item) for item in value]
+    return value

@@ -1,0 +1,98 @@
+"""What a person writes, checked: the study as a value. `load` is the one function that reads a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tuner.benchmarks import Workload
+from tuner.objective import Method, Objective
+from tuner.space import SearchSpace
+from tuner.trial import fingerprint
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """How one engine is started here. `version` is a claim; the running engine's own answer is the truth."""
+
+    name: str
+    version: str | None = None
+    launcher: str = "process"
+    launcher_options: Mapping[str, Any] = field(default_factory=dict)
+    start_timeout_s: float = 1800.0
+    stall_timeout_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """The node: `gpus` a number, "auto", or UUIDs; 0 asks no driver. `simulated` counts pretended GPUs.
+
+    `port`: the port servers listen on, None picks one of `ports` that is free and not lent to another study.
+    """
+
+    gpus: int | Literal["auto"] | tuple[str, ...] = "auto"
+    simulated: int = 0
+    foreign: Literal["refuse", "wait", "warn"] = "refuse"
+    foreign_wait_s: float = 0.0
+    port: int | None = None
+
+
+@dataclass(frozen=True)
+class BenchmarkSpec:
+    """Which client measures, how it warms up (None: until steady; else that many requests), repeats per launch."""
+
+    client: str = "tuner"
+    warmup: int | None = None
+    repeats: int = 3
+    timeout_s: float = 3600.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When to stop asking for more: seconds of wall time of this run, a clock time, a number of trials in all."""
+
+    wall_time_s: float | None = None
+    until: str | None = None
+    trials: int | None = None
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """One study, checked and complete. `space` is canonical and bound: flags are spelled as each engine's version
+    does, what is fixed under `engines` is in it, and a baseline command is the first stage's option `baseline`."""
+
+    name: str
+    folder: Path
+    model: str
+    space: SearchSpace
+    engines: Mapping[str, EngineSpec]
+    workloads: Mapping[str, Workload]
+    objective: Objective
+    method: Method
+    node: NodeSpec = NodeSpec()
+    benchmark: BenchmarkSpec = BenchmarkSpec()
+    budget: Budget = Budget()
+    compare_on: tuple[str, ...] = ()
+    storage: str | None = None
+    file: Path | None = None
+    space_file: Path | None = None
+
+    @property
+    def workload(self) -> Workload:
+        """The workload that decides."""
+        return self.workloads[self.objective.workload]
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the study: model, space, deciding workload, objective, engine versions, node size.
+
+        Host, GPU UUIDs, method and budget are no part of it: what was measured still counts when they change.
+        """
+        versions = {name: engine.version for name, engine in self.engines.items()}
+        node = self.node.simulated or (len(self.node.gpus) if isinstance(self.node.gpus, tuple) else self.node.gpus)
+        return fingerprint(
+            [self.model, self.space.fingerprint, repr(self.workload), repr(self.objective), versions, str(node),
+             self.benchmark.client, self.benchmark.warmup]
+        )  # fmt: skip
