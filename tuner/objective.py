@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -30,8 +31,12 @@ class Objective:
         return (violation, -value if self.maximize else value)
 
     def gain(self, value: float, base: float) -> float:
-        """Relative improvement of `value` over `base`: 0.076 is 7.6 % better, whichever way is better."""
-        return (value - base) / base if self.maximize else (base - value) / base
+        """Relative improvement of `value` over `base`: 0.076 is 7.6 % better, whichever way is better.
+
+        Over a base of 0 any improvement is infinite.
+        """
+        better = value - base if self.maximize else base - value
+        return better / abs(base) if base else math.copysign(math.inf, better) if better else 0.0
 
 
 @dataclass(frozen=True)

@@ -143,12 +143,20 @@ class SearchSpace:
                 args[parameter.name] = configuration[parameter.name]
         return Settings(engine, model, args, env, replicas)
 
-    def identity(self, configuration: Mapping[str, Scalar]) -> str:
+    def identity(self, configuration: Configuration) -> str:
         """The fingerprint of the launch this configuration leads to."""
-        return self.settings(configuration).fingerprint
+        known = self._identities
+        if configuration not in known:
+            known[configuration] = self.settings(configuration).fingerprint
+        return known[configuration]
 
     def replacing(self, **fields: Any) -> SearchSpace:
         return replace(self, **fields)
+
+    @cached_property
+    def _identities(self) -> dict[Configuration, str]:
+        """Remembered identities: deciding over 1000 trials asks for each of them many times."""
+        return {}
 
     def _choices(self) -> Iterator[Stage]:
         return (stage for stage in self.stages if stage.options)

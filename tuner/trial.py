@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
@@ -113,9 +114,10 @@ class Launch:
     own_env: Mapping[str, str] = field(default_factory=dict)
 
 
-# Kinds of failure. The retryable ones say nothing about the configuration: it is launched again, at most twice.
-INFRASTRUCTURE = frozenset(
-    {"abandoned", "interrupted", "port-taken", "gpu-busy", "disk-full", "client-limited", "shm-full"}
+# Kinds of failure that say little or nothing about the configuration, and how often it is launched again for each.
+RETRIES: Mapping[str, int] = MappingProxyType(
+    dict.fromkeys(("abandoned", "port-taken", "gpu-busy", "disk-full", "client-limited", "shm-full"), 2)
+    | dict.fromkeys(("start-stall", "start-timeout", "crash-under-load", "hang-under-load", "invalid-measurement"), 1)
 )
 FailureKind: TypeAlias = Literal[
     "abandoned", "interrupted", "port-taken", "gpu-busy", "disk-full", "client-limited", "shm-full",
@@ -135,8 +137,10 @@ class Failure:
     hop: str = ""
 
     @property
-    def retryable(self) -> bool:
-        return self.kind in INFRASTRUCTURE
+    def attempt(self) -> Fraction:
+        """How much of an attempt this was: 1 where the configuration is to blame, a part of 1 where it is launched
+        again, 0 where the person interrupted it."""
+        return Fraction(0) if self.kind == "interrupted" else Fraction(1, 1 + RETRIES.get(self.kind, 0))
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
