@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tuner.benchmarks import Workload
+from tuner.errors import Fault
 from tuner.objective import Method, Objective
 from tuner.space import SearchSpace
 from tuner.trial import fingerprint
@@ -88,11 +89,46 @@ class StudySpec:
     def fingerprint(self) -> str:
         """Identity of the study: model, space, deciding workload, objective, engine versions, node size.
 
-        Host, GPU UUIDs, method and budget are no part of it: what was measured still counts when they change.
+        Host, GPU UUIDs, method, budget and the folder a dataset lies in are no part of it: what was measured still
+        counts when they change.
         """
         versions = {name: engine.version for name, engine in self.engines.items()}
         node = self.node.simulated or (len(self.node.gpus) if isinstance(self.node.gpus, tuple) else self.node.gpus)
+        workload = replace(self.workload, path=self.workload.path and Path(self.workload.path).name)
         return fingerprint(
-            [self.model, self.space.fingerprint, repr(self.workload), repr(self.objective), versions, str(node),
+            [self.model, self.space.fingerprint, repr(workload), repr(self.objective), versions, str(node),
              self.benchmark.client, self.benchmark.warmup]
         )  # fmt: skip
+
+
+def load(path: Path, method: str | None = None) -> StudySpec:
+    """The study written in a folder's `study.yaml` or in a YAML file, checked and complete. Starts nothing.
+
+    `method` replaces the study's own. Files that only a live run needs are left to `check_files`.
+
+    Raises:
+        SpecError: with every fault in the study and its search space, each with file, line and path in it.
+    """
+    from tuner import studyfile  # reading needs pydantic and this module's values
+
+    return studyfile.load(path, method)
+
+
+def load_space(path: Path | str) -> SearchSpace:
+    """A search space by itself, for an objective of one's own: a path, or the name of one that is shipped.
+
+    Flags are spelled as the newest known version of each engine in it does; nothing is fixed.
+
+    Raises:
+        SpecError: with every fault in it.
+    """
+    from tuner import studyfile
+
+    return studyfile.load_space(str(path))
+
+
+def check_files(spec: StudySpec) -> list[Fault]:
+    """What a live run needs on this machine and does not find: datasets, the launchers' program folders."""
+    from tuner import studyfile
+
+    return studyfile.check_files(spec)

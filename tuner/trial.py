@@ -8,6 +8,8 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -112,6 +114,23 @@ class Launch:
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     own_env: Mapping[str, str] = field(default_factory=dict)
+
+
+# Environment whose value is known to the server only; written as ${NAME:?}.
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|API_?KEY|CREDENTIAL", re.IGNORECASE)
+
+
+def is_secret(name: str) -> bool:
+    """Whether an environment variable of this name holds something that must not be written down."""
+    return _SECRET.search(name) is not None
+
+
+def shell(argv: Sequence[str], env: Mapping[str, str] = EMPTY) -> str:
+    """One line for a POSIX shell: environment first, everything quoted, secrets by name only."""
+    assignments = [
+        f'{name}="${{{name}:?}}"' if is_secret(name) else f"{name}={shlex.quote(value)}" for name, value in env.items()
+    ]
+    return " ".join([*assignments, shlex.join(argv)])
 
 
 # Kinds of failure that say little or nothing about the configuration, and how often it is launched again for each.

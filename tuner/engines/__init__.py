@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import dropwhile
 from typing import Any, Protocol
 
 from tuner.errors import SpecError
@@ -48,15 +49,20 @@ class Engine(Protocol):
     them; `Settings.args` always holds canonical ones.
     """
 
-    name: str
-    version: str
-    health_path: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def health_path(self) -> str: ...
 
     def canonical(self, args: Mapping[str, Value]) -> dict[str, Value]:
         """The same flags in canonical spelling and with values normalised.
 
         Takes any spelling the engine takes (aliases, underscores, short forms). `None` (remove) is kept.
-        `False` becomes the negative form where there is one (kept as False), is dropped where absence says it.
+        `False` becomes the negative form where there is one (kept as False), None (remove) where absence says it.
 
         Raises:
             FlagError: unknown flag, a flag that belongs to the slot (host, port, served name), two spellings of
@@ -64,10 +70,13 @@ class Engine(Protocol):
         """
         ...
 
-    def parse(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> Settings:
+    def parse(
+        self, argv: Sequence[str], env: Mapping[str, str] | None = None, files: Mapping[str, str] | None = None
+    ) -> Settings:
         """A command as people paste it, read back: the model and canonical args, slot flags left out.
 
-        `parse(launch(settings, slot).argv)` gives `settings` again.
+        `parse(launch.argv, launch.env, launch.files)` gives the launch's settings again (of one replica).
+        `files`: the texts of the files it names, by path. Environment assignments may stand before the program.
 
         Raises:
             FlagError: not a command line of this engine, or a flag this version does not have.
@@ -137,19 +146,25 @@ def engine(name: str, version: str | None = None) -> Engine:
 
 
 def engine_of_command(argv: Sequence[str]) -> str:
-    """Which engine a command line starts, by its program words.
+    """Which engine a command line starts, by its program words; environment assignments may stand before them.
 
     Raises:
         FlagError: none of the engines known.
     """
-    words = list(argv[:4])
-    if any(word.endswith("trtllm-serve") for word in words[:1]):
+    words = [word.rpartition("/")[2] for word in dropwhile(_before_program, argv)][:3]
+    program, module = words[:1], words[1:3]
+    if program == ["trtllm-serve"]:
         return "tensorrt-llm"
-    if any(word in ("sglang.launch_server",) for word in words) or words[0].endswith("sglang"):
+    if program == ["sglang"] or module == ["-m", "sglang.launch_server"]:
         return "sglang"
-    if words and (words[0].endswith("vllm") or "vllm.entrypoints.openai.api_server" in words):
+    if program == ["vllm"] or module == ["-m", "vllm.entrypoints.openai.api_server"]:
         return "vllm"
-    raise FlagError(" ".join(words), "not the command of an engine known here", f"engines are {', '.join(ENGINES)}")
+    way_out = f"engines are {', '.join(ENGINES)}; what stands before the program is the launcher's prefix"
+    raise FlagError(" ".join(argv[:4]), "not the command of an engine known here", way_out)
+
+
+def _before_program(word: str) -> bool:
+    return word == "env" or (word.partition("=")[0].isidentifier() and "=" in word)
 
 
 def as_json(value: Any) -> Any:

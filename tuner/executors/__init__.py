@@ -9,6 +9,9 @@ from typing import Protocol
 from tuner.benchmarks import Workload
 from tuner.trial import Configuration, Effective, Outcome, Settings
 
+# The phase of launches made only to compare baseline and winner on other workloads; they are no Optuna trials.
+COMPARE = "compare"
+
 
 @dataclass(frozen=True)
 class Job:

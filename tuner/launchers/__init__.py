@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -65,6 +66,11 @@ class Launcher(Protocol):
 
     type: str
 
+    @property
+    def url(self) -> str | None:
+        """Where its server already answers; None: it is started, at the launch's own url, whose port must be free."""
+        ...
+
     def start(self, launch: Launch, log: Path, marker: str, cwd: Path) -> Handle:
         """Raises:
         FileNotFoundError: the program is not there.
@@ -95,5 +101,11 @@ def launcher(type: str, **options: Any) -> Launcher:
     """
     if type not in _MODULES:
         raise SpecError(f"there is no launcher {type!r}; launchers are {', '.join(LAUNCHERS)}")
-    made: Launcher = import_module(f"tuner.launchers.{_MODULES[type]}").launcher(**options)
+    make = import_module(f"tuner.launchers.{_MODULES[type]}").launcher
+    try:
+        signature(make).bind(**options)
+    except TypeError as error:
+        takes = ", ".join(signature(make).parameters)
+        raise SpecError(f"launcher {type}: {error}; it takes {takes}") from error
+    made: Launcher = make(**options)
     return made

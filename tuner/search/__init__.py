@@ -10,6 +10,9 @@ from typing import TypeAlias
 
 from tuner.trial import Configuration
 
+# The phase in which finalists and baseline are launched again, in turns.
+CONFIRM = "confirm"
+
 
 @dataclass(frozen=True)
 class Evaluate:

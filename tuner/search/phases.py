@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tuner.objective import Method
-from tuner.search import Step
+from tuner.search import CONFIRM, Step
 from tuner.search.numeric import proposals
 from tuner.search.scores import Scores
 from tuner.space import SearchSpace, Stage
 from tuner.trial import Configuration
 
-CONFIRM = "confirm"
 # A gain this many noise bands wide is believed after one launch of each; a smaller one is launched again first.
 SURE = 3.0
 

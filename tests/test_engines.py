@@ -1,0 +1,482 @@
+"""Flags, commands, launches and static rules of the three engines."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tuner.engines import Engine, FlagError, engine, engine_of_command
+from tuner.engines.flags import Flag, Table
+from tuner.engines.tables import sglang, tensorrt_llm, vllm
+from tuner.errors import SpecError
+from tuner.trial import Settings, Slot
+
+SLOT = Slot(port=30123, folder=Path("/slot"), gpus=("0", "1"), host="127.0.0.1")
+RELEASES = [
+    ("vllm", "0.11.0"),
+    ("vllm", "0.32.0"),
+    ("sglang", "0.5.3"),
+    ("sglang", "0.5.17"),
+    ("tensorrt-llm", "1.0.0"),
+]
+TABLES: dict[tuple[str, str], Table] = {
+    ("vllm", "0.11.0"): vllm.V0_11,
+    ("vllm", "0.32.0"): vllm.V0_32,
+    ("sglang", "0.5.3"): sglang.V0_5_3,
+    ("sglang", "0.5.17"): sglang.V0_5_17,
+    ("tensorrt-llm", "1.0.0"): tensorrt_llm.V1_0,
+}
+PUBLISHED = Path(__file__).parent.parent / "studies" / "deepseek-r1-h200" / "recorded.yaml"
+PUBLISHED_VERSIONS = {"vllm": "0.11.0", "sglang": "0.5.3", "tensorrt-llm": "1.0.0"}
+
+
+def parse(name: str, version: str, command: str, **given: Any) -> Settings:
+    return engine(name, version).parse(shlex.split(command), **given)
+
+
+def args(name: str, version: str, command: str) -> dict[str, Any]:
+    return dict(parse(name, version, command).args)
+
+
+# --- there and back ---------------------------------------------------------------------------------------------
+
+TEXT = st.text(
+    st.characters(min_codepoint=32, max_codepoint=0x17F, exclude_characters="\x7f\x85"), min_size=1, max_size=12
+)
+NUMBER = st.integers(-(2**40), 2**40)
+REAL = st.floats(allow_nan=False, allow_infinity=False, width=32)
+JSON = st.recursive(
+    st.booleans() | NUMBER | REAL | TEXT, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=4
+)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "bare": st.just(True),
+    "bool": st.booleans(),
+    "int": NUMBER,
+    "size": NUMBER,
+    "float": REAL,
+    "str": TEXT,
+    "list": st.lists(TEXT.filter(lambda text: not text.startswith("-")), min_size=1, max_size=3),
+    "ints": st.lists(st.integers(0, 2**20), min_size=1, max_size=5),
+    "floats": st.lists(st.floats(0, 1000), min_size=1, max_size=3),
+    "json": st.dictionaries(TEXT, JSON, max_size=3) | st.lists(NUMBER | TEXT, max_size=3),
+    "optional": st.just(True) | TEXT,
+    "any": JSON,
+}
+
+
+def values_of(flag: Flag) -> st.SearchStrategy[Any]:
+    return st.sampled_from(flag.choices) if flag.choices else VALUES[flag.kind]
+
+
+@st.composite
+def settings_of(draw: st.DrawFn, name: str, version: str) -> Settings:
+    flags = {key: flag for key, flag in TABLES[name, version].flags.items() if flag.home in ("argv", "file")}
+    chosen = draw(st.lists(st.sampled_from(sorted(flags)), max_size=8, unique=True))
+    asked = engine(name, version).canonical({key: draw(values_of(flags[key])) for key in chosen})
+    env = draw(st.dictionaries(st.sampled_from(["VLLM_USE_DEEP_GEMM", "NCCL_DEBUG", "X"]), TEXT, max_size=2))
+    return Settings(name, draw(st.sampled_from(["org/model", "/models/x", "./here"])), asked, env)
+
+
+@pytest.mark.parametrize(("name", "version"), RELEASES)
+def test_a_launch_read_back_gives_its_settings_again(name: str, version: str) -> None:
+    @given(settings_of(name, version))
+    @hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+    def there_and_back(settings: Settings) -> None:
+        adapter = engine(name, version)
+        launch = adapter.launch(settings, SLOT)
+        assert adapter.parse(launch.argv, launch.env, launch.files) == settings
+        assert adapter.canonical(settings.args) == settings.args
+        shell = shlex.split(shlex.join([f"{key}={value}" for key, value in launch.env.items()] + list(launch.argv)))
+        assert adapter.parse(shell, files=launch.files) == settings
+
+    there_and_back()
+
+
+@pytest.mark.parametrize(("name", "version"), RELEASES)
+def test_every_spelling_in_the_table_means_its_flag(name: str, version: str) -> None:
+    table = TABLES[name, version]
+    for flag in table.flags.values():
+        assert table.find("--" + flag.name).flag is flag
+        assert table.find(flag.name).flag.name == flag.name
+        for alias in flag.aliases:
+            assert table.find(alias if alias.startswith("-") else "--" + alias).flag is flag
+
+
+# --- the published study ----------------------------------------------------------------------------------------
+
+
+def published() -> list[Settings]:
+    commands = [shlex.split(row["command"]) for row in yaml.safe_load(PUBLISHED.read_text())["measurements"]]
+    names = [engine_of_command(argv) for argv in commands]
+    return [engine(n, PUBLISHED_VERSIONS[n]).parse(argv) for n, argv in zip(names, commands, strict=True)]
+
+
+def test_published_commands_are_six_launches() -> None:
+    settings = {one.fingerprint: one for one in published()}
+    assert [dict(one.args) for one in settings.values()] == [
+        {"tensor-parallel-size": 8},
+        {"tp-size": 8},
+        {"tp_size": 8, "ep_size": 8},
+        {"tp-size": 8, "enable-dp-attention": True},
+        {"tp-size": 8, "enable-dp-attention": True, "enable-torch-compile": True},
+        {
+            "tp-size": 8,
+            "enable-dp-attention": True,
+            "enable-torch-compile": True,
+            "speculative-algorithm": "EAGLE",
+            "speculative-num-steps": 1,
+            "speculative-eagle-topk": 1,
+            "speculative-num-draft-tokens": 2,
+        },
+    ]
+
+
+def test_published_launches_say_what_is_known_of_them() -> None:
+    last = published()[5]
+    adapter = engine("sglang", "0.5.3")
+    said = {notice.rule: notice for notice in adapter.notices(last, concurrency=1000)}
+    assert set(said) == {"speculation-caps-requests", "torch-compile-small-batches", "dp-attention-without-dp"}
+    assert "1000 at once wait for 48 places" in said["speculation-caps-requests"].text
+    assert said["dp-attention-without-dp"].source == "SGLang 0.5.3 server_args._handle_data_parallelism"
+    quiet = {notice.rule for notice in adapter.notices(last, concurrency=4)}
+    assert quiet == {"speculation-caps-requests", "dp-attention-without-dp"}
+
+
+# --- spellings --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 -m sglang.launch_server --model-path X --tp-size 8",
+        "python -m sglang.launch_server --tp 8 --model X",
+        "/opt/bin/python3.12 -m sglang.launch_server --tensor-parallel-size=8 --model-path=X --port 9 --host 0.0.0.0",
+        "sglang serve --model-path X --tp-size 4 --tp-size 8 --served-model-name y --api-key z",
+    ],
+)
+def test_sglang_spellings_are_one_launch(command: str) -> None:
+    assert parse("sglang", "0.5.3", command).fingerprint == Settings("sglang", "X", {"tp-size": 8}).fingerprint
+    assert engine_of_command(shlex.split(command)) == "sglang"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vllm serve X -tp 8 --max-model-len 8K",
+        "/opt/vllm/bin/vllm serve X --tensor_parallel_size=8 --max_model_len 8192 --served-model-name a b",
+        "python3 -m vllm.entrypoints.openai.api_server --model X --max-model-len=8192 -tp=8",
+        "env vllm serve X -tp 2 -tp 8 --max-model-len 1k --max-model-len 8.192k --port 8000",
+    ],
+)
+@pytest.mark.parametrize("version", ["0.11.0", "0.32.0"])
+def test_vllm_spellings_are_one_launch(command: str, version: str) -> None:
+    asked = Settings("vllm", "X", {"tensor-parallel-size": 8, "max-model-len": 8192})
+    assert parse("vllm", version, command).fingerprint == asked.fingerprint
+    assert engine_of_command(shlex.split(command)) == "vllm"
+
+
+def test_vllm_json_in_all_its_forms() -> None:
+    asked = {"speculative-config": {"method": "ngram", "num_speculative_tokens": 4}}
+    whole = """vllm serve X --speculative-config '{"method": "ngram", "num_speculative_tokens": 4}'"""
+    dotted = "vllm serve X --speculative-config.method ngram --speculative_config.num_speculative_tokens=4"
+    assert args("vllm", "0.11.0", whole) == args("vllm", "0.11.0", dotted) == asked
+    assert args("vllm", "0.32.0", "vllm serve X -sc.method=ngram --spec-tokens 4") == asked
+    nested = "vllm serve X -cc.pass_config.enable_sp true -cc.mode=3 -cc.custom_ops+ a -cc.custom_ops+=b,c"
+    assert args("vllm", "0.32.0", nested) == {
+        "compilation-config": {"pass_config": {"enable_sp": True}, "mode": 3, "custom_ops": ["a", "b", "c"]}
+    }
+    with pytest.raises(FlagError, match="only a flag that takes JSON has keys"):
+        args("vllm", "0.32.0", "vllm serve X --dtype.size 4")
+
+
+def test_vllm_optimization_level_changed_its_meaning() -> None:
+    for spelled in ("-O3", "-O 3", "-O=3", "-O.level=3", "--compilation-config 3"):
+        assert args("vllm", "0.11.0", f"vllm serve X {spelled}") == {"compilation-config": {"level": 3}}
+    for spelled in ("-O3", "-O 3", "--optimization-level=3"):
+        assert args("vllm", "0.32.0", f"vllm serve X {spelled}") == {"optimization-level": 3}
+
+
+def test_booleans_are_said_as_the_engine_says_them() -> None:
+    both = {"enable-prefix-caching": False, "enforce-eager": True}
+    adapter = engine("vllm", "0.32.0")
+    argv = adapter.launch(Settings("vllm", "X", both), SLOT).argv
+    assert argv[-2:] == ("--no-enable-prefix-caching", "--enforce-eager")
+    assert adapter.canonical({"no-enable-prefix-caching": True, "enforce_eager": True}) == both
+    assert engine("sglang", "0.5.3").canonical({"disable-cuda-graph": False}) == {"disable-cuda-graph": None}
+    with pytest.raises(FlagError, match="takes no value"):
+        args("vllm", "0.32.0", "vllm serve X --enforce-eager=false")
+    with pytest.raises(FlagError, match="no such flag"):
+        args("sglang", "0.5.3", "sglang serve --model X --no-disable-cuda-graph")
+
+
+def test_values_have_one_form() -> None:
+    adapter = engine("vllm", "0.32.0")
+    written = {"max_num_seqs": "256", "gpu-memory-utilization": 1, "max-model-len": "auto", "seed": 3.0, "tp": 2}
+    assert adapter.canonical(written) == {
+        "max-num-seqs": 256,
+        "gpu-memory-utilization": 1.0,
+        "max-model-len": -1,
+        "seed": 3,
+        "tensor-parallel-size": 2,
+    }
+    assert adapter.canonical({"max-num-seqs": None}) == {"max-num-seqs": None}
+    assert adapter.canonical({"-tp": 8, "--tensor-parallel-size": 8}) == {"tensor-parallel-size": 8}
+    assert adapter.canonical({"cudagraph-capture-sizes": 8}) == {"cudagraph-capture-sizes": [8]}
+    merged = adapter.canonical(
+        {"speculative-config": {"method": "mtp"}, "speculative-config.num_speculative_tokens": 1}
+    )
+    assert merged == {"speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "written", "said"),
+    [
+        ("vllm", "0.32.0", {"tensor-parallel-sice": 8}, "did you mean --tensor-parallel-size"),
+        ("vllm", "0.32.0", {"tp": 8, "tensor-parallel-size": 4}, "another value"),
+        ("vllm", "0.32.0", {"port": 8}, "belongs to the slot"),
+        ("vllm", "0.32.0", {"served-model-name": "x"}, "belongs to the slot"),
+        ("vllm", "0.32.0", {"model": "x"}, "`model:`"),
+        ("vllm", "0.32.0", {"config": "x.yaml"}, "write its flags out"),
+        ("vllm", "0.32.0", {"swap-space": 4}, "--kv-offloading-size"),
+        ("vllm", "0.32.0", {"cuda-graph-sizes": [4]}, "--cudagraph-capture-sizes"),
+        ("vllm", "0.11.0", {"attention-backend": "FLASHMLA"}, "VLLM_ATTENTION_BACKEND"),
+        ("vllm", "0.32.0", {"max-num-seqs": "many"}, "type int"),
+        ("vllm", "0.32.0", {"max-num-seqs": True}, "needs a value"),
+        ("vllm", "0.32.0", {"max-num-seqs": False}, "null to remove"),
+        ("vllm", "0.32.0", {"max-num-seqs": 2.5}, "whole"),
+        ("vllm", "0.32.0", {"enforce-eager": "yes"}, "takes no value"),
+        ("vllm", "0.32.0", {"speculative-config": "mtp"}, "takes JSON"),
+        ("vllm", "0.32.0", {"cudagraph-capture-sizes": []}, "at least one"),
+        ("vllm", "0.32.0", {"performance-mode": "fast"}, "balanced, interactivity, throughput"),
+        ("sglang", "0.5.3", {"kv-cache-dtype": "fp8"}, "fp8_e4m3"),
+        ("sglang", "0.5.3", {"enable-ep-moe": True}, "--ep-size"),
+        ("sglang", "0.5.3", {"chunked-prefill-size": "8k"}, "type int"),
+        ("sglang", "0.5.3", {"enable-dp": True}, "several flags: enable-dp-attention, enable-dp-lm-head"),
+        ("tensorrt-llm", "1.0.0", {"kv_cache_dtype": "fp8"}, "kv_cache_config"),
+        ("tensorrt-llm", "1.0.0", {"tp_sise": 8}, "did you mean --tp_size"),
+    ],
+)
+def test_refusals_name_the_way_out(name: str, version: str, written: dict[str, Any], said: str) -> None:
+    with pytest.raises(FlagError) as refused:
+        engine(name, version).canonical(written)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "command", "said"),
+    [
+        ("vllm", "0.32.0", "vllm serve X --tp 8", "write -tp"),
+        ("vllm", "0.32.0", "vllm serve X -tp", "expects a value"),
+        ("vllm", "0.32.0", "vllm serve", "names none"),
+        ("vllm", "0.32.0", "vllm serve X Y", "2 words"),
+        ("vllm", "0.32.0", "vllm bench serve", "not how vLLM 0.32 is started"),
+        ("vllm", "0.32.0", "numactl -N 0 vllm serve X", "launcher's prefix"),
+        ("vllm", "0.32.0", "HF_TOKEN=abc vllm serve X", "secret"),
+        ("vllm", "0.32.0", "vllm serve X --config f.yaml", "write its flags out"),
+        ("vllm", "0.11.0", "vllm serve --model X", "vllm serve X"),
+        ("sglang", "0.5.3", "python3 -m sglang.launch_server --model_path X", "no such flag"),
+        ("sglang", "0.5.3", "python3 -m sglang.launch_server --model X -tp 8", "no such flag"),
+        ("tensorrt-llm", "1.0.0", "trtllm-serve X --enable_attention_dp", "key of its YAML file"),
+        ("tensorrt-llm", "1.0.0", "trtllm-serve X --extra_llm_api_options f.yaml", "is not read here"),
+    ],
+)
+def test_commands_refused(name: str, version: str, command: str, said: str) -> None:
+    with pytest.raises(FlagError) as refused:
+        parse(name, version, command)
+    assert said in str(refused.value)
+
+
+def test_environment_comes_from_before_the_program_and_beside_it() -> None:
+    command = "A=1 CUDA_VISIBLE_DEVICES=0 VLLM_USE_DEEP_GEMM=0 vllm serve X"
+    settings = parse("vllm", "0.11.0", command, env={"A": "2", "B": "3"})
+    assert settings.env == {"A": "1", "B": "3", "VLLM_USE_DEEP_GEMM": "0"}
+    assert engine_of_command(shlex.split(command)) == "vllm"
+
+
+@pytest.mark.parametrize("command", ["", "bash run.sh", "python3 server.py", "docker run vllm/vllm-openai"])
+def test_other_programs_are_no_engine(command: str) -> None:
+    with pytest.raises(FlagError, match="vllm, sglang, tensorrt-llm"):
+        engine_of_command(shlex.split(command))
+
+
+# --- versions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "table"),
+    [
+        ("vllm", "0.11.0.post2", "vLLM 0.11"),
+        ("vllm", "0.25.1", "vLLM 0.11"),
+        ("vllm", "v0.32.3+cpu", "vLLM 0.32"),
+        ("vllm", None, "vLLM 0.32"),
+        ("sglang", "0.5.3", "SGLang 0.5.3"),
+        ("sglang", "0.5.3.post1", "SGLang 0.5.3"),
+        ("sglang", "0.5.23", "SGLang 0.5.17"),
+        ("tensorrt-llm", "1.2.0rc5", "TensorRT-LLM 1.0"),
+    ],
+)
+def test_a_release_is_read_by_the_nearest_table_at_or_below(name: str, version: str | None, table: str) -> None:
+    adapter = engine(name, version)
+    with pytest.raises(FlagError, match=table):
+        adapter.canonical({"no-such-flag-at-all": 1})
+    assert version is None or adapter.version == version.removeprefix("v")
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("vllm", "0.10.2"),
+        ("vllm", "0.33.0"),
+        ("sglang", "0.5.2"),
+        ("sglang", "0.6"),
+        ("tensorrt-llm", "0.21"),
+        ("vllm", "x"),
+    ],
+)
+def test_other_releases_are_refused_with_those_known(name: str, version: str) -> None:
+    with pytest.raises(SpecError, match="known are"):
+        engine(name, version)
+
+
+# --- launches ---------------------------------------------------------------------------------------------------
+
+
+def launches() -> list[tuple[Engine, Settings]]:
+    return [(engine(name, version), Settings(name, "/models/x", {}, {"A": "1"})) for name, version in RELEASES]
+
+
+def test_a_launch_listens_where_the_slot_says_and_stays_on_its_gpus() -> None:
+    for adapter, settings in launches():
+        launch = adapter.launch(settings, SLOT)
+        assert "--host 127.0.0.1 --port 30123" in " ".join(launch.argv)
+        assert launch.url == "http://127.0.0.1:30123"
+        assert launch.env == {"A": "1", "CUDA_VISIBLE_DEVICES": "0,1"}
+        assert launch.fingerprint == settings.fingerprint
+        assert adapter.launch(settings, Slot(1, Path("/s"))).env == {"A": "1"}
+
+
+def test_only_reading_adds_environment_of_our_own() -> None:
+    for adapter, settings in launches():
+        added = {"VLLM_SERVER_DEV_MODE": "1"} if settings.engine == "vllm" else {}
+        assert adapter.launch(settings, SLOT).own_env == added
+        assert adapter.launch(settings, SLOT, reading=False).own_env == {}
+
+
+def test_served_names() -> None:
+    names = {settings.engine: adapter.launch(settings, SLOT).model for adapter, settings in launches()}
+    assert names == {"vllm": "/models/x", "sglang": "/models/x", "tensorrt-llm": "x"}
+
+
+def test_a_server_on_all_interfaces_is_reached_on_loopback() -> None:
+    adapter, settings = launches()[0]
+    assert adapter.launch(settings, Slot(8, Path("/s"), host="0.0.0.0")).url == "http://127.0.0.1:8"
+    assert adapter.launch(settings, Slot(8, Path("/s"), host="::")).url == "http://[::1]:8"
+
+
+def test_tensorrt_llm_puts_each_setting_in_one_place() -> None:
+    adapter = engine("tensorrt-llm", "1.0.0")
+    asked = adapter.canonical(
+        {"tensor_parallel_size": 8, "enable_attention_dp": True, "cuda_graph_config": {"max_batch_size": 256}}
+    )
+    launch = adapter.launch(Settings("tensorrt-llm", "X", asked), SLOT)
+    assert launch.argv[-4:] == ("--tp_size", "8", "--extra_llm_api_options", "/slot/extra_llm_api_options.yaml")
+    assert yaml.safe_load(launch.files["extra_llm_api_options.yaml"]) == {
+        "enable_attention_dp": True,
+        "cuda_graph_config": {"max_batch_size": 256},
+    }
+    with pytest.raises(FlagError, match="silently wins"):
+        adapter.parse(["trtllm-serve", "X", "--tp_size", "8", "--config=/a/f.yaml"], files={"f.yaml": "tp_size: 4"})
+
+
+def test_no_file_without_keys_for_it() -> None:
+    launch = engine("tensorrt-llm").launch(Settings("tensorrt-llm", "X", {"tp_size": 8}), SLOT)
+    assert not launch.files
+    assert "--extra_llm_api_options" not in launch.argv
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "gpus"),
+    [
+        ("vllm", {}, 1),
+        ("vllm", {"tensor-parallel-size": 4, "data-parallel-size": 2}, 8),
+        ("vllm", {"tensor-parallel-size": 2, "pipeline-parallel-size": 2}, 4),
+        ("sglang", {"tp-size": 4, "dp-size": 2}, 8),
+        ("sglang", {"tp-size": 8, "dp-size": 8, "enable-dp-attention": True}, 8),
+        ("tensorrt-llm", {"tp_size": 8, "ep_size": 8}, 8),
+        ("tensorrt-llm", {"tp_size": 2, "pp_size": 2}, 4),
+    ],
+)
+def test_gpus_of_one_replica(name: str, asked: dict[str, Any], gpus: int) -> None:
+    assert engine(name).gpus(Settings(name, "X", asked)) == gpus
+
+
+# --- static rules -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "asked", "concurrency", "rules"),
+    [
+        ("vllm", "0.11.0", {"enable-chunked-prefill": False}, None, {"chunked-prefill-forced"}),
+        ("vllm", "0.32.0", {"enable-chunked-prefill": False}, None, set()),
+        (
+            "vllm",
+            "0.11.0",
+            {"async-scheduling": True, "speculative-config": {"method": "mtp"}},
+            None,
+            {"async-scheduling-refused"},
+        ),
+        ("vllm", "0.11.0", {"async-scheduling": True}, None, set()),
+        ("vllm", "0.32.0", {"async-scheduling": True}, None, {"async-scheduling-default"}),
+        ("vllm", "0.32.0", {"max-num-batched-tokens": 64, "max-num-seqs": 128}, None, {"tokens-below-sequences"}),
+        (
+            "vllm",
+            "0.32.0",
+            {"performance-mode": "throughput", "max-num-seqs": 64, "max-num-batched-tokens": 128},
+            None,
+            {"performance-mode-without-room"},
+        ),
+        ("vllm", "0.32.0", {"performance-mode": "throughput", "max-num-seqs": 64}, None, set()),
+        ("vllm", "0.32.0", {"max-num-seqs": 64}, 1000, {"few-places"}),
+        ("vllm", "0.32.0", {"max-num-seqs": 64}, 64, set()),
+        ("vllm", "0.32.0", {"all2all-backend": "pplx"}, None, {"all2all-rewritten"}),
+        ("sglang", "0.5.3", {"enable-dp-attention": True}, None, {"dp-attention-without-dp"}),
+        ("sglang", "0.5.3", {"enable-dp-attention": True, "dp-size": 8, "tp-size": 8}, None, set()),
+        (
+            "sglang",
+            "0.5.3",
+            {"enable-dp-attention": True, "dp-size": 3, "tp-size": 8},
+            None,
+            {"dp-attention-indivisible"},
+        ),
+        (
+            "sglang",
+            "0.5.3",
+            {"enable-dp-attention": True, "dp-size": 8, "tp-size": 8, "chunked-prefill-size": 65536},
+            None,
+            {"chunk-before-division"},
+        ),
+        ("sglang", "0.5.3", {"speculative-algorithm": "EAGLE"}, 1000, {"speculation-caps-requests"}),
+        ("sglang", "0.5.3", {"speculative-algorithm": "EAGLE", "max-running-requests": 512}, 100, set()),
+        ("sglang", "0.5.3", {"enable-torch-compile": True, "torch-compile-max-bs": 128}, 100, set()),
+        ("tensorrt-llm", "1.0.0", {"cuda_graph_config": {"enable_padding": True}}, 1000, {"graphs-below-concurrency"}),
+        ("tensorrt-llm", "1.0.0", {"cuda_graph_config": {"max_batch_size": 1024}}, 1000, set()),
+        (
+            "tensorrt-llm",
+            "1.0.0",
+            {"cuda_graph_config": {"max_batch_size": 64, "batch_sizes": [1, 32]}},
+            None,
+            {"graph-sizes-disagree"},
+        ),
+    ],
+)
+def test_static_rules(name: str, version: str, asked: dict[str, Any], concurrency: int | None, rules: set[str]) -> None:
+    said = engine(name, version).notices(Settings(name, "X", asked), concurrency)
+    assert {notice.rule for notice in said} == rules
+    assert all(notice.text and notice.source and notice.keys for notice in said)

@@ -1,0 +1,204 @@
+"""What people write becomes a study: `tuner.spec.load` and what it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.written import SPACE, STUDY, adapters, load, write
+from tuner import locate, spec, studyfile
+from tuner.errors import SpecError
+from tuner.objective import NORMAL, PUBLISHED, Objective
+from tuner.space import Changes, Domain, Option, Parameter
+from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec
+from tuner.trial import Configuration
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = "model: m\nsearch_space: space.yaml\nworkloads: {w: {}}\n"
+ONE = "stages: [{name: size, options: {default: {}, long: {vllm: {args: {max_model_len: 9}}}}}]\n"
+
+
+def test_every_field_of_a_study_is_read(tmp_path: Path) -> None:
+    study = load(tmp_path)
+    assert (study.name, study.folder, study.model) == (tmp_path.name, tmp_path, "deepseek-ai/DeepSeek-R1-0528")
+    assert study.node == NodeSpec(8, 0, "wait", 1800.0, 8000)
+    options = {"path": str(tmp_path / "bin"), "prefix": ["numactl", "-N", "0"]}
+    assert study.engines == {
+        "vllm": EngineSpec("vllm", "0.11.0", "process", options, 2400.0, 600.0),
+        "sglang": EngineSpec("sglang", "0.5.3", "attach", {"url": "http://127.0.0.1:30000"}, 1800.0, 90.0),
+    }
+    assert study.workload is study.workloads["sharegpt"]
+    assert (study.workload.path, study.workload.concurrency) == (str(tmp_path / "data/sharegpt.json"), 64)
+    short = study.workloads["short"]
+    assert (short.name, short.input_len, short.request_rate, short.endpoint) == ("short", 128, 2.5, "chat")
+    assert study.benchmark == BenchmarkSpec("tuner", 8, 2, 3600.0)
+    assert study.objective == Objective("total_token_throughput", True, "sharegpt", {"p99_ttft_ms": 30000.0})
+    assert study.method == replace(NORMAL, name="normal, changed", beam=1, min_gain=0.02, confirm=1)
+    assert study.budget == Budget(5400.0, "08:00", 60)
+    assert (study.compare_on, study.storage) == (("short",), "sqlite:///study.db")
+    assert (study.file, study.space_file) == (tmp_path / "study.yaml", tmp_path / "space.yaml")
+
+
+def test_the_space_is_canonical_and_bound(tmp_path: Path) -> None:
+    space = load(tmp_path).space
+    assert (space.name, space.engines, space.model) == ("space", ("vllm", "sglang"), "deepseek-ai/DeepSeek-R1-0528")
+    assert space.fixed["vllm"] == Changes({"max-model-len": 65536}, {"VLLM_USE_V1": "1", "FACTOR": "1.10"})
+    assert space.stages[0].options == (
+        Option("vllm", {"vllm": Changes({"tensor-parallel-size": 8})}),
+        Option("sglang", {"sglang": Changes({"tp-size": 8})}),
+    )
+    dp = Changes({"enable-dp-attention": True}, {"A": None}, replicas=2)
+    assert space.stages[1].options == (Option("default"), Option("dp-attention", {"sglang": dp}))
+    assert [option.name for option in space.stages[2].options] == ["off", "on"]
+    batching = space.stages[4]
+    assert batching.parameters == (
+        Parameter("max-num-batched-tokens", {"vllm": Domain("int", 2048, 65536, True)}),
+        Parameter("max-num-seqs", {"vllm": Domain("int", 64, 1024, False, 64)}),
+    )
+    assert (batching.sampler, batching.trials) == ("tpe", 12)
+    assert batching.rules == ("max_num_seqs <= max-num-batched-tokens",)
+
+
+def test_what_engines_that_are_not_listed_would_do_is_left_out(tmp_path: Path) -> None:
+    space = load(tmp_path).space
+    assert "trt-only" not in [option.name for option in space.stage("parallelism").options]
+    assert space.stage("speculative").with_ == {"torch-compile": "on"}
+    only_sglang = STUDY.replace("  vllm:\n", "  sglang:\n", 1).replace("args: {max-model-len: 65536}", "args: {}")
+    only_sglang = "\n".join(line for line in only_sglang.splitlines() if not line.startswith("  sglang: {"))
+    space = load(tmp_path, only_sglang).space
+    assert [stage.name for stage in space.stages] == ["engine", "parallelism", "torch-compile", "speculative"]
+
+
+def test_what_is_left_out_of_a_study_has_a_default(tmp_path: Path) -> None:
+    study = load(tmp_path, SMALL, SPACE)
+    assert set(study.engines) == {"vllm", "sglang", "tensorrt-llm"}
+    assert study.engines["vllm"] == EngineSpec("vllm")
+    assert study.objective == Objective("total_token_throughput", True, "w")
+    assert (study.method, study.node, study.benchmark) == (NORMAL, NodeSpec(), BenchmarkSpec())
+    assert (study.budget, study.compare_on, study.storage) == (Budget(), (), None)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("8", NodeSpec(8)),
+        ("0", NodeSpec(0)),
+        ("auto", NodeSpec("auto")),
+        ("{simulated: 8}", NodeSpec(0, 8)),
+        ("[GPU-1a, MIG-2b]", NodeSpec(("GPU-1a", "MIG-2b"))),
+    ],
+)
+def test_gpus_are_said_in_five_ways(tmp_path: Path, written: str, meant: NodeSpec) -> None:
+    assert load(tmp_path, SMALL + f"node: {{gpus: {written}}}\n").node == meant
+
+
+def test_a_method_is_a_name_or_a_table_and_the_argument_replaces_it(tmp_path: Path) -> None:
+    assert load(tmp_path, SMALL + "method: published\n").method == PUBLISHED
+    assert load(tmp_path, SMALL + "method: {base: published, beam: 1}\n").method == PUBLISHED
+    assert load(tmp_path, SMALL + "method: published\n", method="normal").method == NORMAL
+
+
+def test_an_objective_may_be_minimized(tmp_path: Path) -> None:
+    objective = load(tmp_path, SMALL + "objective: {minimize: mean_ttft_ms}\n").objective
+    assert (objective.metric, objective.maximize, objective.workload) == ("mean_ttft_ms", False, "w")
+
+
+def test_one_engine_needs_no_stage_that_chooses_it(tmp_path: Path) -> None:
+    study = load(tmp_path, SMALL + "engines: {vllm: }\n", ONE)
+    assert study.space.settings(study.space.baseline).engine == "vllm"
+
+
+def test_a_space_may_stand_in_the_study(tmp_path: Path) -> None:
+    inline = SMALL.replace("space.yaml", "{" + ONE.strip() + "}")
+    study = load(tmp_path, inline + "engines: {vllm: {}}\n")
+    assert [stage.name for stage in study.space.stages] == ["size"]
+    assert (study.space.name, study.space_file) == ("inline", None)
+
+
+def test_the_baseline_is_the_command_that_runs_today_and_nothing_else(tmp_path: Path) -> None:
+    command = 'baseline: {command: "env A=1 vllm serve /models/r1 --tp 4", env: {B: 2}}\n'
+    space = load(tmp_path, STUDY + command).space
+    assert space.baseline["engine"] == "baseline"
+    settings = space.settings(space.baseline)
+    assert (settings.engine, settings.model) == ("vllm", "/models/r1")
+    assert (settings.args, settings.env) == ({"tensor-parallel-size": 4}, {"A": "1", "B": "2"})
+    other = space.settings(Configuration({"engine": "vllm"}))
+    assert other.args == {"max-model-len": 65536, "tensor-parallel-size": 8}
+
+
+def test_an_option_may_fix_what_is_fixed_to_the_same_value(tmp_path: Path) -> None:
+    study = load(tmp_path, SMALL + "engines: {vllm: {args: {max-model-len: 9}}}\n", ONE)
+    assert study.space.settings(Configuration({"size": "long"})).args == {"max-model-len": 9}
+
+
+def test_one_written_parameter_may_be_another_flag_for_another_engine(tmp_path: Path) -> None:
+    parameter = "parameters: {tp: {vllm: {type: int, low: 1, high: 8}, sglang: {type: int, low: 1, high: 4}}}"
+    space = load(tmp_path, SMALL, SPACE + "  - {name: width, " + parameter + "}\n").space
+    assert space.stage("width").parameters == (
+        Parameter("tensor-parallel-size", {"vllm": Domain("int", 1, 8)}),
+        Parameter("tp-size", {"sglang": Domain("int", 1, 4)}),
+    )
+
+
+def test_a_study_is_named_by_its_folder_or_by_another_files_name(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "night.yaml").write_text(STUDY)
+    assert studyfile.load(tmp_path / "study.yaml", None, adapters).name == tmp_path.name
+    assert studyfile.load(tmp_path / "night.yaml", None, adapters).name == "night"
+
+
+def test_where_a_study_lies_is_no_part_of_its_identity(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one, two = load(tmp_path / "a"), load(tmp_path / "b", STUDY.replace("trials: 60", "trials: 61"))
+    assert one.workload.path != two.workload.path
+    assert one.fingerprint == two.fingerprint
+    assert one.fingerprint != load(tmp_path / "b", STUDY.replace("num_prompts: 1000", "num_prompts: 999")).fingerprint
+    assert one.fingerprint != load(tmp_path / "b", space=SPACE.replace("EAGLE", "NGRAM")).fingerprint
+
+
+def test_files_that_a_live_run_needs_are_looked_for_apart(tmp_path: Path) -> None:
+    study = load(tmp_path)
+    way_out = "put the file there; a path is relative to the study's file"
+    assert [str(fault).replace(f"{tmp_path}/", "") for fault in studyfile.check_files(study)] == [
+        f"study.yaml:13: workloads.sharegpt.path: there is no file data/sharegpt.json; {way_out}",
+        "study.yaml:7: engines.vllm.launcher.path: there is no folder bin; "
+        "name the bin folder in which the engine's program is",
+    ]
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/sharegpt.json").mkdir()
+    assert "sharegpt.json is not a file" in str(spec.check_files(study)[0])
+    (tmp_path / "data/sharegpt.json").rmdir()
+    (tmp_path / "data/sharegpt.json").write_text("[]")
+    assert spec.check_files(study) == []
+
+
+def test_the_spaces_shipped_are_found_in_a_source_checkout() -> None:
+    assert locate.shipped()["deepseek-r1-h200"] == ROOT / "search_spaces" / "deepseek-r1-h200.yaml"
+
+
+def test_a_space_is_read_by_itself_by_path_or_name(tmp_path: Path) -> None:
+    write(tmp_path, space=SPACE)
+    space = studyfile.load_space(str(tmp_path / "space.yaml"), adapters)
+    assert (space.engines, space.model, space.fixed) == (("vllm", "sglang", "tensorrt-llm"), "", {})
+    assert [option.name for option in space.stages[1].options] == ["default", "dp-attention", "trt-only"]
+    assert [stage.name for stage in spec.load_space("deepseek-r1-h200").stages][-1] == "speculative"
+    (tmp_path / "mine.yaml").write_text("stages: [{name: knob, options: {left: {}, right: {}}}]\n")
+    assert spec.load_space(tmp_path / "mine.yaml").baseline == Configuration({"knob": "left"})
+    with pytest.raises(SpecError, match="did you mean deepseek-r1-h200"):
+        spec.load_space("deepseek-r1")
+    (tmp_path / "mine.yaml").write_text("stages: [{name: a, options: {left: {vllm: {args: {nope: 1}}, x: {}}}}]\n")
+    with pytest.raises(SpecError, match=r"mine.yaml:1: stages\[0\].options.left.x: there is no engine"):
+        spec.load_space(tmp_path / "mine.yaml")
+
+
+def test_the_published_study_loads() -> None:
+    study = spec.load(ROOT / "studies" / "deepseek-r1-h200")
+    assert [stage.name for stage in study.space.stages] == ["engine", "parallelism", "torch-compile", "speculative"]
+    assert study.method == PUBLISHED
+    assert study.space.settings(study.space.baseline).args == {"tensor-parallel-size": 8}
+    assert study.space.models == {"tensorrt-llm": "/workspace/DeepSeek-R1-0528"}
+    assert study.space_file == locate.shipped()["deepseek-r1-h200"]

@@ -1,0 +1,286 @@
+"""A study as it is stored: its Optuna study, the claims and outcomes of its trials, and its comparisons.
+
+Everything is read from the store each time; nothing is kept beside it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import optuna
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
+
+import tuner
+from tuner.errors import StorageError, StudyLocked
+from tuner.executors import Job
+from tuner.processes import Member, boot_id, lives, stat_of
+from tuner.search import CONFIRM, Decision, Evaluate
+from tuner.search.decide import decide
+from tuner.search.records import abandon, distributions, dump_outcome, load_outcome, read, tell
+from tuner.search.sampler import StagedSampler, suggest
+from tuner.spec import StudySpec
+from tuner.storage import StudyPaths, open_storage, open_study, read_json, save_outcome, storing
+from tuner.trial import Configuration, Failure, Measurement, Outcome, State, Trial
+
+logger = logging.getLogger(__name__)
+
+
+class Archive:
+    """The store of one study. Only the process that holds the study's lock may call what writes.
+
+    Raises:
+        StorageError: from every method, when the folder or database cannot be used.
+    """
+
+    def __init__(self, spec: StudySpec, paths: StudyPaths, create: bool = False) -> None:
+        self.spec, self.paths = spec, paths
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # what happens is said in this project's words
+        with storing(paths):
+            self._storage = open_storage(paths, spec.storage, create)
+            self._study = self._open(self._storage, create)
+        self._live: dict[int, optuna.Trial] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the Optuna study: the study's, with its identity."""
+        return f"{self.spec.name}-{self.spec.fingerprint[:8]}"
+
+    def trials(self) -> list[Trial]:
+        with storing(self.paths):
+            return read(self._study.get_trials(deepcopy=False), self.spec.objective)
+
+    def decide(self, trials: Iterable[Trial] | None = None) -> Decision:
+        """What to do next by the study's method."""
+        known = self.trials() if trials is None else trials
+        return decide(self.spec.space, known, self.spec.method, self.spec.objective)
+
+    def start(self, decision: Evaluate) -> Job:
+        """Make the trial that was decided: stored as running before anything is launched."""
+        with storing(self.paths):
+            trial = self._study.ask()
+            configuration = suggest(self.spec.space, trial)
+            trial.set_user_attr("owner", _me())
+            trial.set_user_attr("engine", self.spec.space.engine_of(configuration))
+        self._live[trial.number] = trial
+        base = decision.base
+        return Job(
+            number=trial.number,
+            phase=decision.phase,
+            configuration=configuration,
+            settings=self.spec.space.settings(configuration),
+            workload=self.spec.workload,
+            compare_on=self._compare_on(decision),
+            base=self.spec.space.settings(base) if base is not None else None,
+            base_effective=self._effective(base),
+            threshold=decision.threshold,
+            verbatim=decision.phase == CONFIRM,
+        )
+
+    def finish(self, job: Job, outcome: Outcome) -> None:
+        """Record first, act after: the outcome goes to its file, then to the database."""
+        files = self.paths.trial(job.number)
+        save_outcome(files.outcome, outcome, dump_outcome(outcome))
+        with storing(self.paths):
+            tell(self._study, self._live.pop(job.number), outcome, self.spec.objective, job.settings.engine)
+
+    def recover(self) -> list[int]:
+        """Close the trials a killed run left running; the numbers of those abandoned.
+
+        One whose outcome had reached its file is stored after all.
+
+        Raises:
+            StudyLocked: the process that runs one of them is alive.
+        """
+        abandoned = []
+        for frozen in self._running():
+            _refuse_if_owner_lives(frozen)
+            kept = read_json(self.paths.trial(frozen.number).outcome)
+            outcome = load_outcome(kept["outcome"]) if kept else _abandoned()
+            with storing(self.paths):
+                engine = str(frozen.user_attrs.get("engine", ""))
+                abandon(self._study, frozen.number, outcome, engine)
+            abandoned.append(frozen.number)
+        return abandoned
+
+    def comparisons(self, configuration: Configuration | None, trials: Iterable[Trial]) -> dict[str, Any]:
+        """The other workloads' measurements (or failures) of a configuration's launch, by workload.
+
+        Of several confirming launches, the last that was measured.
+        """
+        if configuration is None:
+            return {}
+        identity = self.spec.space.identity(configuration)
+        stored = read_json(self.paths.comparison(identity))
+        found: dict[str, Measurement | Failure] = {}
+        for trial in trials:
+            if trial.outcome is not None and self.spec.space.identity(trial.configuration) == identity:
+                found |= _keeping_measured(found, trial.outcome.comparisons)
+        if stored:
+            found |= _keeping_measured(found, load_outcome(stored["outcome"]).comparisons)
+        return found
+
+    def compare(self, configuration: Configuration, outcome: Outcome) -> None:
+        """Keep what a launch made for comparing has measured."""
+        path = self.paths.comparison(self.spec.space.identity(configuration))
+        save_outcome(path, outcome, dump_outcome(outcome))
+
+    def carry_over(self) -> tuple[str, int]:
+        """Take over from the latest earlier identity of this study what still counts: (its name, trials taken).
+
+        A trial counts where the workload, objective, versions and node are the same and its options lead to the
+        same launch. ("", 0) where there is nothing, or this study has trials already.
+        """
+        with storing(self.paths):
+            if self._study.get_trials(deepcopy=False):
+                return "", 0
+            earlier = [
+                summary
+                for summary in optuna.get_all_study_summaries(self._storage)
+                if summary.study_name != self.name
+                and summary.user_attrs.get("study") == self.spec.name
+                and summary.user_attrs.get("measures") == self._measures
+            ]
+            if not earlier:
+                return "", 0
+            latest = max(earlier, key=lambda summary: str(summary.user_attrs.get("created", "")))
+            old = optuna.load_study(study_name=latest.study_name, storage=self._storage)
+            taken = [new for frozen in old.get_trials(deepcopy=False) if (new := self._translated(frozen))]
+            self._study.add_trials(taken)
+            return latest.study_name, len(taken)
+
+    @property
+    def _measures(self) -> str:
+        """Identity of what a measurement means: everything in the study's identity but the space."""
+        return replace(self.spec, space=replace(self.spec.space, stages=(), name="")).fingerprint
+
+    def _open(self, storage: BaseStorage, create: bool) -> optuna.Study:
+        sampler = StagedSampler(self.spec.space, self.spec.method, self.spec.objective)
+        if not create:
+            return optuna.load_study(study_name=self._stored_name(storage), storage=storage, sampler=sampler)
+        study = open_study(storage, self.name, self.spec.objective.maximize, sampler)
+        if "study" not in study.user_attrs:
+            for key, value in self._description().items():
+                study.set_user_attr(key, value)
+        return study
+
+    def _stored_name(self, storage: BaseStorage) -> str:
+        """This study's name; a reader of a study whose file was edited since gets the clear error of `open_study`."""
+        names = optuna.get_all_study_names(storage)
+        if self.name not in names:
+            others = f" ({len(names)} of earlier identities are)" if names else ""
+            raise StorageError(
+                f"{self.paths.folder}: this study, as it is written now, has not been run yet{others}; "
+                f"run it with: tuner run {self.paths.folder}"
+            )
+        return self.name
+
+    def _description(self) -> Mapping[str, Any]:
+        return {
+            "study": self.spec.name,
+            "model": self.spec.model,
+            "search_space": self.spec.space.name,
+            "workload": self.spec.objective.workload,
+            "metric": self.spec.objective.metric,
+            "measures": self._measures,
+            "tuner": tuner.__version__,
+            "created": datetime.now().isoformat(timespec="seconds"),
+        }
+
+    def _translated(self, frozen: FrozenTrial) -> FrozenTrial | None:
+        """An earlier identity's trial in this space; None where it no longer counts."""
+        outcome = frozen.user_attrs.get("outcome")
+        if frozen.state not in (TrialState.COMPLETE, TrialState.FAIL) or outcome is None:
+            return None
+        chosen = {**self.spec.space.baseline, **frozen.params}
+        names = distributions(self.spec.space)
+        known = {name: option for name, option in chosen.items() if name in names}
+        if any(option not in names[name].choices for name, option in known.items()):
+            return None
+        configuration = Configuration(known)
+        if self.spec.space.identity(configuration) != outcome.get("fingerprint"):
+            return None
+        phases = {"", CONFIRM, *(stage.name for stage in self.spec.space.stages)}
+        kept = dict(frozen.user_attrs)
+        kept["phase"] = kept.get("phase") if kept.get("phase") in phases else ""
+        kept["configuration"], kept["base"] = dict(configuration), None
+        return optuna.trial.create_trial(
+            state=frozen.state,
+            value=frozen.value,
+            params=known,
+            distributions={name: names[name] for name in known},
+            user_attrs=kept,
+            system_attrs=frozen.system_attrs,
+        )
+
+    def _running(self) -> list[FrozenTrial]:
+        with storing(self.paths):
+            return self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+
+    def _compare_on(self, decision: Evaluate) -> tuple[Any, ...]:
+        """Confirming launches also measure the other workloads: the baseline's, and the best of the search."""
+        if decision.phase != CONFIRM:
+            return ()
+        searched = [
+            t for t in self.trials() if t.phase != CONFIRM and t.state is State.MEASURED and t.value is not None
+        ]
+        objective, identity = self.spec.objective, self.spec.space.identity
+        best = min(searched, key=lambda t: objective.rank(t.value or 0.0, t.violation), default=None)
+        chosen = {identity(self.spec.space.baseline)} | ({identity(best.configuration)} if best else set())
+        if identity(decision.configuration) not in chosen:
+            return ()
+        return tuple(self.spec.workloads[name] for name in self.spec.compare_on)
+
+    def _effective(self, configuration: Configuration | None) -> Any:
+        """The base's effective configuration as last read."""
+        if configuration is None:
+            return None
+        identity = self.spec.space.identity(configuration)
+        known = [
+            trial.outcome.effective
+            for trial in self.trials()
+            if trial.outcome and trial.outcome.effective and self.spec.space.identity(trial.configuration) == identity
+        ]
+        return known[-1] if known else None
+
+
+def _keeping_measured(
+    known: Mapping[str, Measurement | Failure], found: Mapping[str, Measurement | Failure]
+) -> dict[str, Measurement | Failure]:
+    return {
+        name: result
+        for name, result in found.items()
+        if isinstance(result, Measurement) or not isinstance(known.get(name), Measurement)
+    }
+
+
+def _abandoned() -> Outcome:
+    return Outcome.failed("abandoned", "the tuner ended in the middle of it (killed, or the machine went down)")
+
+
+def _me() -> dict[str, Any]:
+    stat = stat_of(os.getpid())
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "start_time": stat.start_time if stat else 0,
+        "boot_id": boot_id(),
+    }
+
+
+def _refuse_if_owner_lives(frozen: FrozenTrial) -> None:
+    owner = frozen.user_attrs.get("owner") or {}
+    same_boot = owner.get("boot_id") == boot_id() and owner.get("host") == socket.gethostname()
+    if not same_boot or owner.get("pid") == os.getpid():
+        return
+    if lives(Member(int(owner["pid"]), int(owner["start_time"]))):
+        raise StudyLocked(
+            f"trial {frozen.number} is being run by pid {owner['pid']} from another folder on the same storage; "
+            "wait for it, end it, or give this study a storage of its own"
+        )

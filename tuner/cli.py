@@ -1,0 +1,221 @@
+"""The command line: the only module that prints or exits. Human text goes to stderr, results to stdout.
+
+Exit codes: 0 done, 1 could not, 2 wrong usage or study, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from tuner.errors import TunerError
+
+# Everything but typer is imported by the command that needs it: `tuner --help` answers at once.
+
+app = typer.Typer(
+    help="Find, unattended, the launch command that serves a model fastest on this node.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Study = Annotated[Path, typer.Argument(metavar="STUDY", help="A study folder, or its study.yaml.")]
+Until = Annotated[Optional[str], typer.Option(help="Ask for no more trials after this time, HH:MM.")]  # noqa: UP045
+Trials = Annotated[Optional[int], typer.Option(min=1, help="End after so many trials of this run.")]  # noqa: UP045
+Method = Annotated[Optional[str], typer.Option(help="Search by this method, not the study's.")]  # noqa: UP045
+
+
+def main() -> None:
+    """The `tuner` command."""
+    raise SystemExit(_run(sys.argv[1:]))
+
+
+def _run(arguments: list[str]) -> int:
+    """Run one command; errors become one line and an exit code, traces only with --debug."""
+    debug = "--debug" in arguments
+    try:
+        result = app(args=[word for word in arguments if word != "--debug"], prog_name="tuner", standalone_mode=False)
+        return int(result or 0)
+    except TunerError as error:
+        if debug:
+            raise
+        _say(f"tuner: error: {error}")
+        return error.exit_code
+    except (typer.Exit, SystemExit) as end:
+        return int(getattr(end, "exit_code", None) or getattr(end, "code", None) or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        _say("tuner: interrupted")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if hasattr(error, "format_message"):
+            _say(f"tuner: error: {error.format_message()}")
+            return 2
+        if debug:
+            raise
+        _say(f"tuner: error: {type(error).__name__}: {error} (a fault of tuner itself; --debug shows where)")
+        return 1
+
+
+@app.callback()
+def _common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show traces and log lines of everything.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        _version()
+
+
+@app.command()
+def run(study: Study, until: Until = None, trials: Trials = None, method: Method = None) -> int:
+    """Start a study, or continue an interrupted one."""
+    from tuner import driving
+
+    return driving.run(study, until, trials, method, say=_say, show=_show)
+
+
+@app.command()
+def resume(study: Study, until: Until = None, trials: Trials = None, method: Method = None) -> int:
+    """Continue an interrupted study; refuses to start a new one."""
+    from tuner import driving
+
+    return driving.run(study, until, trials, method, say=_say, show=_show, only_resume=True)
+
+
+@app.command()
+def stop(
+    study: Study,
+    now: Annotated[bool, typer.Option("--now", help="Give the running trial up; it is launched again later.")] = False,
+) -> None:
+    """Ask the running study to end, after this trial or at once."""
+    from tuner import driving
+
+    _say(driving.stop(study, now))
+
+
+@app.command()
+def plan(study: Study, method: Method = None) -> None:
+    """Show every launch command a study may try, with time and GPU-hours. Starts nothing."""
+    from tuner import driving
+    from tuner.report.plan import plan as planned
+
+    spec, _ = driving.study_of(study, method)
+    _show(planned(spec))
+
+
+@app.command()
+def status(
+    study: Study,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show stages, trials, the incumbent, and what runs now."""
+    from tuner import driving
+
+    driving.status(study, watch, json, show=_show)
+
+
+@app.command()
+def report(study: Study) -> None:
+    """Write report.md, report.html and launch.sh anew, and show the summary."""
+    from tuner import driving
+
+    _show(driving.report(study, say=_say))
+
+
+@app.command()
+def export(
+    study: Study,
+    format: Annotated[str, typer.Option(help="shell or json.")] = "shell",
+) -> None:
+    """Print the best launch command."""
+    from tuner import driving
+
+    _show(driving.exported(study, format))
+
+
+@app.command()
+def replay(study: Study, method: Method = None) -> None:
+    """Decide a study again from recorded measurements, launching nothing."""
+    from tuner import driving
+
+    _show(driving.replay(study, method, say=_say))
+
+
+@app.command()
+def spaces() -> None:
+    """List the search spaces shipped with the tuner."""
+    from tuner.locate import shipped
+
+    for name, path in sorted(shipped().items()):
+        _show(f"{name}\t{path}")
+
+
+@app.command()
+def bench(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Base URL of a running server.")],
+    model: Annotated[Optional[str], typer.Option(help="Default: the first of /v1/models.")] = None,  # noqa: UP045
+    dataset_name: Annotated[str, typer.Option(help="random or sharegpt.")] = "random",
+    dataset_path: Annotated[Optional[Path], typer.Option(help="The file of sharegpt.")] = None,  # noqa: UP045
+    num_prompts: Annotated[int, typer.Option(min=1)] = 1000,
+    random_input_len: Annotated[int, typer.Option(min=4, help="Tokens.")] = 1024,
+    random_output_len: Annotated[int, typer.Option(min=1, help="Tokens.")] = 128,
+    random_range_ratio: Annotated[float, typer.Option(min=0.0, max=0.999)] = 0.0,
+    max_concurrency: Annotated[Optional[int], typer.Option(min=1, help="Default: all at once.")] = None,  # noqa: UP045
+    request_rate: Annotated[float, typer.Option(help="Requests a second; inf sends all at once.")] = float("inf"),
+    burstiness: Annotated[float, typer.Option(min=0.001)] = 1.0,
+    seed: Annotated[int, typer.Option()] = 0,
+    backend: Annotated[str, typer.Option(help="openai or openai-chat.")] = "openai",
+    tokenizer: Annotated[Optional[str], typer.Option(help="A tokenizer.json or its folder.")] = None,  # noqa: UP045
+    save_result: Annotated[bool, typer.Option("--save-result", help="Write the JSON of the result.")] = False,
+    result_dir: Annotated[Path, typer.Option(help="Where to write it.")] = Path(),
+    timeout: Annotated[float, typer.Option(min=1.0, help="Seconds after which it gives up.")] = 3600.0,
+) -> None:
+    """Load one endpoint and print the block that `vllm bench serve` prints."""
+    from tuner import benching
+    from tuner.benchmarks import Workload
+
+    workload = Workload(
+        name=dataset_name,
+        dataset=benching.dataset(dataset_name),
+        num_prompts=num_prompts,
+        input_len=random_input_len,
+        output_len=random_output_len,
+        range_ratio=random_range_ratio,
+        path=str(dataset_path) if dataset_path else None,
+        max_concurrency=max_concurrency,
+        request_rate=None if request_rate == float("inf") else request_rate,
+        burstiness=burstiness,
+        seed=seed,
+        endpoint=benching.endpoint(backend),
+        tokenizer=tokenizer,
+    )
+    _show(benching.bench(url, model, workload, timeout, result_dir if save_result else None, say=_say))
+
+
+def _version() -> None:
+    from tuner import __version__
+
+    _show(__version__)
+    raise typer.Exit()
+
+
+def _say(text: str) -> None:
+    """For people."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _show(text: Any) -> None:
+    """A result."""
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

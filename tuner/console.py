@@ -1,0 +1,59 @@
+"""One line an event, for people who watch a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tuner.report.formats import percent
+from tuner.spec import StudySpec
+from tuner.study import Progress
+from tuner.trial import Configuration, Outcome
+
+
+class Console:
+    """Turns what happens in a run into lines. `brief` leaves out what a trial is doing meanwhile."""
+
+    def __init__(self, say: Callable[[str], None], spec: StudySpec, brief: bool = False) -> None:
+        self._say, self._spec, self._brief = say, spec, brief
+        self._began = time.monotonic()
+        self._first: float | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.kind == "finished" and progress.outcome is not None and progress.job is not None:
+            self._line(f"trial {progress.trial} [{progress.job.phase}] {self._came(progress.outcome)}")
+        elif progress.kind == "started" and progress.job is not None:
+            self._line(
+                f"trial {progress.trial} [{progress.job.phase}] {changed(progress.job.configuration, self._spec)}"
+            )
+        elif progress.kind == "doing" and not self._brief:
+            self._line(f"  {progress.text}")
+        elif progress.kind == "note":
+            self.note(progress.text)
+
+    def note(self, text: str) -> None:
+        self._line(text)
+
+    def _line(self, text: str) -> None:
+        elapsed = int(time.monotonic() - self._began)
+        self._say(text if self._brief else f"{elapsed // 60:3d}:{elapsed % 60:02d}  {text}")
+
+    def _came(self, outcome: Outcome) -> str:
+        """`7143.30 total_token_throughput (+30.3 % of the first)`, or the failure."""
+        if outcome.failure is not None:
+            return str(outcome.failure).splitlines()[0]
+        metric = self._spec.objective.metric
+        value = outcome.measurement.metrics[metric] if outcome.measurement is not None else 0.0
+        against = f" ({percent(self._spec.objective.gain(value, self._first))})" if self._first else ""
+        self._first = self._first or value
+        no_op = ", a no-op: every flag asked for was ignored" if outcome.effective and outcome.effective.no_op else ""
+        return f"{value:.2f} {metric}{against}{no_op}"
+
+
+def changed(configuration: Configuration, spec: StudySpec) -> str:
+    """The options that are not their stage's first, the first stage's always."""
+    first = spec.space.baseline
+    names = [
+        name for name in configuration if name == spec.space.stages[0].name or configuration[name] != first.get(name)
+    ]
+    return ", ".join(f"{name} {configuration[name]}" for name in names)

@@ -1,0 +1,281 @@
+"""One trial: launch, ready, effective configuration, warm up, measure, stop. Where server and benchmark meet."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import httpx
+
+from tuner import gpu
+from tuner.benchmarks import Benchmark, Run, Workload
+from tuner.benchmarks.metrics import aggregate
+from tuner.benchmarks.verdicts import check, steady
+from tuner.engines import Engine
+from tuner.executors import Job
+from tuner.launchers import Identity, Launcher
+from tuner.server import LaunchFailed, Limits, Server, serve
+from tuner.spec import BenchmarkSpec
+from tuner.trial import Effective, Failure, Launch, Measurement, Outcome, Slot, Verdict, shell
+
+logger = logging.getLogger(__name__)
+
+# Warm-up passes use prompts that no measured pass sees.
+_WARM_UP_SEED = 1_000_000
+_MOST_WARM_UPS = 4
+_PROBE_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how launches of one engine are put to the test. `gpus` are real ones lent to the slot."""
+
+    engine: Engine
+    launcher: Launcher
+    client: Benchmark
+    benchmark: BenchmarkSpec
+    limits: Limits = field(default_factory=Limits)
+    gpus: tuple[gpu.Gpu, ...] = ()
+    version: str | None = None
+
+
+@dataclass
+class _Findings:
+    """What is learned while the server is up; the outcome is made of it once the server is gone."""
+
+    measurement: Measurement | None = None
+    failure: Failure | None = None
+    effective: Effective | None = None
+    comparisons: dict[str, Measurement | Failure] = field(default_factory=dict)
+    timings: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def evaluate(
+    job: Job,
+    place: Place,
+    slot: Slot,
+    *,
+    record: Callable[[Identity], None],
+    stop: threading.Event,
+    notify: Callable[[str], None] = lambda text: None,
+) -> Outcome:
+    """Put one launch to the test. Whatever is wrong with the configuration comes back as a `Failure`.
+
+    Raises:
+        NodeSick: the node cannot go on.
+        StorageError: the server's identity could not be recorded (nothing is left running).
+    """
+    launch = _lent(place.engine.launch(job.settings, slot, reading=not job.verbatim), place, job)
+    found = _Findings()
+    try:
+        with _server(launch, place, slot, record, stop, notify) as server:
+            found.timings = server.timings
+            _use(server, job, place, stop, notify, found)
+    except LaunchFailed as failed:
+        found.failure, found.timings = failed.failure, {**failed.timings, **found.timings}
+    return Outcome(
+        measurement=found.measurement,
+        failure=found.failure,
+        effective=found.effective,
+        comparisons=found.comparisons,
+        timings=found.timings,
+        command=shell(launch.argv, launch.env),
+        fingerprint=launch.fingerprint,
+        notes=tuple(found.notes),
+    )
+
+
+def measure(
+    server: Server,
+    workload: Workload,
+    place: Place,
+    stop: threading.Event,
+    notify: Callable[[str], None],
+    timings: dict[str, float],
+) -> tuple[Measurement | None, Failure | None]:
+    """Warm up, then measure as often as the study says, each pass with prompts of its own seed.
+
+    An invalid measurement comes back with the failure beside it, for people to look at.
+    """
+    with _timed(timings, "warm-up"):
+        failure = _warm_up(server, workload, place, stop, notify)
+    if failure is not None:
+        return None, failure
+    runs: list[Run] = []
+    verdicts: list[Verdict] = []
+    with _timed(timings, "benchmark"):
+        for repeat in range(place.benchmark.repeats):
+            notify(f"benchmark {workload.name}, pass {repeat + 1} of {place.benchmark.repeats}")
+            run = _run(server, workload, place, workload.seed + repeat, stop)
+            failure = _interrupted(stop) or server.check()
+            if failure is not None:
+                return None, failure
+            runs.append(run)
+            verdicts += check(run, workload)
+    measurement = aggregate(runs, tuple(dict.fromkeys(verdicts)))
+    return measurement, _invalid(measurement)
+
+
+def _server(
+    launch: Launch,
+    place: Place,
+    slot: Slot,
+    record: Callable[[Identity], None],
+    stop: threading.Event,
+    notify: Callable[[str], None],
+) -> AbstractContextManager[Server]:
+    return serve(
+        launch,
+        place.engine,
+        place.launcher,
+        slot,
+        place.limits,
+        record,
+        stop,
+        on_progress=lambda text: notify(f"starting: {text}"),
+        gpus=place.gpus,
+    )
+
+
+def _use(
+    server: Server,
+    job: Job,
+    place: Place,
+    stop: threading.Event,
+    notify: Callable[[str], None],
+    found: _Findings,
+) -> None:
+    """Everything between ready and stop."""
+    with _timed(found.timings, "effective"):
+        found.effective = read_effective(server, job, place)
+    if not server.proven:
+        found.notes.append("the listener could not be proven to be this server's")
+    if failure := _version_mismatch(place, found.effective):
+        found.failure = failure
+        return
+    found.measurement, found.failure = measure(server, job.workload, place, stop, notify, found.timings)
+    for workload in job.compare_on:
+        if found.failure is not None:
+            return
+        measured, failure = measure(server, workload, place, stop, notify, found.timings)
+        if failure is not None and not server.alive():
+            found.failure = failure
+        found.comparisons[workload.name] = failure or measured or Failure("unknown", "no measurement")
+
+
+def read_effective(server: Server, job: Job, place: Place) -> Effective:
+    """Ask the running engine what it really does, and judge it against what was asked."""
+    replies: dict[str, str] = {}
+    with httpx.Client(base_url=server.url, timeout=_PROBE_TIMEOUT_S, trust_env=False) as client:
+        for probe in place.engine.probes():
+            try:
+                reply = client.get(probe.path)
+            except httpx.HTTPError as error:
+                logger.info("%s did not answer: %s", probe.path, error)
+                continue
+            if reply.status_code == 200:
+                replies[probe.name] = reply.text
+    effective = place.engine.effective(replies, server.log_text())
+    return place.engine.judge(job.settings, effective, job.base, job.base_effective)
+
+
+def _warm_up(
+    server: Server, workload: Workload, place: Place, stop: threading.Event, notify: Callable[[str], None]
+) -> Failure | None:
+    """Passes at the workload's own concurrency, until two in a row agree or the most there may be."""
+    asked = place.benchmark.warmup
+    if asked == 0:
+        return None
+    prompts = min(workload.num_prompts, 2 * workload.concurrency if asked is None else asked)
+    shorter = replace(workload, num_prompts=prompts)
+    before: float | None = None
+    for turn in range(_MOST_WARM_UPS if asked is None else 1):
+        notify(f"warm-up {workload.name}, pass {turn + 1}")
+        run = _run(server, shorter, place, workload.seed + _WARM_UP_SEED + turn, stop)
+        if failure := _interrupted(stop) or server.check():
+            return failure
+        rate = run.metrics.get("total_token_throughput", 0.0)
+        if before is not None and steady(before, rate):
+            break
+        before = rate
+    return None
+
+
+def _run(server: Server, workload: Workload, place: Place, seed: int, stop: threading.Event) -> Run:
+    return place.client.run(
+        [server.url], server.model, workload, seed=seed, timeout_s=place.benchmark.timeout_s, stop=stop
+    )
+
+
+def _invalid(measurement: Measurement) -> Failure | None:
+    broken = [verdict.message for verdict in measurement.verdicts if not verdict.valid]
+    return Failure("invalid-measurement", "; ".join(broken), hop="benchmark") if broken else None
+
+
+def _interrupted(stop: threading.Event) -> Failure | None:
+    return Failure("interrupted", "stopped by request", hop="benchmark") if stop.is_set() else None
+
+
+def _version_mismatch(place: Place, effective: Effective) -> Failure | None:
+    """The study's version is a claim, the engine's own answer the truth. They must agree as far as the claim goes."""
+    claimed, found = place.version, effective.version
+    if claimed is None or found is None or _agrees(claimed, found):
+        return None
+    return Failure(
+        "version-mismatch",
+        f"the study says {place.engine.name} {claimed}, the running engine says {found}; "
+        f"write engines.{place.engine.name}.version: {found}, or start the version meant",
+        hop="effective",
+    )
+
+
+def _agrees(claimed: str, found: str) -> bool:
+    """`0.11` agrees with `0.11.0+cpu`, `0.11.0` with `0.11.0.post2`."""
+    wanted, actual = claimed.lstrip("v").split("."), found.lstrip("v").split("+")[0].split(".")
+    return actual[: len(wanted)] == wanted
+
+
+def _lent(launch: Launch, place: Place, job: Job) -> Launch:
+    """The launch with the GPUs it may see; that is the slot's matter and no part of the command."""
+    if not place.gpus:
+        return launch
+    wanted = place.gpus[: place.engine.gpus(job.settings) * job.settings.replicas]
+    return replace(launch, own_env={**launch.own_env, "CUDA_VISIBLE_DEVICES": ",".join(g.uuid for g in wanted)})
+
+
+class _timed:
+    """Adds the seconds spent inside to `timings[hop]`."""
+
+    def __init__(self, timings: dict[str, float], hop: str) -> None:
+        self._timings, self._hop = timings, hop
+
+    def __enter__(self) -> None:
+        self._begun = time.monotonic()
+
+    def __exit__(self, *exc: object) -> None:
+        self._timings[self._hop] = self._timings.get(self._hop, 0.0) + time.monotonic() - self._begun
+
+
+def as_mapping(identity: Identity) -> Mapping[str, Any]:
+    """An identity as JSON types, for the trial's folder."""
+    return {
+        "launcher": identity.launcher,
+        "marker": identity.marker,
+        "boot_id": identity.boot_id,
+        "pid": identity.pid,
+        "start_time": identity.start_time,
+        "members": [list(member) for member in identity.members],
+        "facts": dict(identity.facts or {}),
+    }
+
+
+def from_mapping(stored: Mapping[str, Any]) -> Identity:
+    """The identity that `as_mapping` wrote."""
+    members = tuple((int(pid), int(start)) for pid, start in stored.get("members") or ())
+    return Identity(**{**stored, "members": members})

@@ -1,0 +1,292 @@
+"""From what a person wrote to a `StudySpec`: read, checked as a whole, bound to the engines. Starts nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tuner import canonical, engines, schema, spacefile, yamlfile
+from tuner.benchmarks import Workload
+from tuner.engines import ENGINES, Engine, FlagError
+from tuner.engines.commands import split_env
+from tuner.errors import Fault, SpecError
+from tuner.faults import check, nearest, ordered
+from tuner.objective import METHODS, Method, Objective
+from tuner.space import Changes, Option, SearchSpace
+from tuner.spacefile import Written
+from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec, StudySpec
+from tuner.yamlfile import Document
+
+Adapters: TypeAlias = Callable[[str, "str | None"], Engine]
+STUDY_FILE = "study.yaml"
+
+
+def load(path: Path, method: str | None = None, adapters: Adapters = engines.engine) -> StudySpec:
+    """The study in a folder or file; see `tuner.spec.load`. `adapters` gives an engine's adapter at a version."""
+    file = _study_file(path)
+    document = yamlfile.scan(file)
+    folder = Path(os.path.abspath(file)).parent
+    study, faults = check(schema.Study, document)
+    faults += document.faults
+    faults += _method_faults(method)
+    faults += _workload_names(document, study)
+    written, more = spacefile.read(document, folder)
+    faults += more
+    parts, more = _bound(document, study, written, adapters)
+    faults += more
+    if faults:
+        raise SpecError(ordered(faults))
+    return _spec(file, folder, study, parts, written, method)
+
+
+def load_space(name: str, adapters: Adapters = engines.engine) -> SearchSpace:
+    """A search space without a study; see `tuner.spec.load_space`."""
+    written, faults = spacefile.read_alone(name)
+    choices = [named for _, stage in written.stages for named in (stage.options or {}).values()]
+    ranges = [named for _, stage in written.stages for named in (stage.parameters or {}).values()]
+    names = dict.fromkeys(engine for named in (*choices, *ranges) for engine in named)
+    bound = canonical.bind(
+        written.document, written.stages, canonical.Binding({engine: adapters(engine, None) for engine in names})
+    )
+    if faults or bound.faults:
+        raise SpecError(ordered([*faults, *bound.faults]))
+    return SearchSpace(bound.stages, written.name, engines=tuple(names))
+
+
+def check_files(spec: StudySpec) -> list[Fault]:
+    """What the study needs on this machine and does not find; see `tuner.spec.check_files`."""
+    try:
+        document = yamlfile.scan(spec.file) if spec.file else Document("", {})
+    except SpecError as error:
+        return list(error.faults)
+    faults = []
+    for name in dict.fromkeys((spec.objective.workload, *spec.compare_on)):
+        workload = spec.workloads[name]
+        if workload.path is not None and (trouble := _unreadable(Path(workload.path))):
+            way_out = "put the file there; a path is relative to the study's file"
+            faults.append(document.fault(("workloads", name, "path"), trouble, None, way_out))
+    for name, engine in spec.engines.items():
+        path = engine.launcher_options.get("path")
+        if path is not None and not os.path.isdir(path):
+            rule, way_out = f"there is no folder {path}", "name the bin folder in which the engine's program is"
+            faults.append(document.fault(("engines", name, "launcher", "path"), rule, None, way_out))
+    return faults
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What of a study needs its engines: their specifications and the search space bound to them."""
+
+    engines: Mapping[str, EngineSpec]
+    space: SearchSpace
+
+
+def _study_file(path: Path) -> Path:
+    """The study's file; a path that leads nowhere is told with what is there instead."""
+    try:
+        if path.is_dir():
+            if not (path / STUDY_FILE).exists():
+                others = sorted(other.name for other in path.glob("*.yaml"))[:5]
+                way_out = f"there is {', '.join(others)}: name that file" if others else "write one, or name its folder"
+                raise SpecError([Fault(f"there is no {STUDY_FILE} in this folder", str(path), way_out=way_out)])
+            return path / STUDY_FILE
+        if path.exists():
+            return path
+        near = nearest(path.name, (other.name for other in path.parent.iterdir())) if path.parent.is_dir() else ""
+    except (OSError, ValueError) as error:
+        trouble = error.strerror if isinstance(error, OSError) else "is not the name of a file"
+        raise SpecError([Fault(f"the study cannot be read: {trouble}", str(path))]) from None
+    way_out = near if near.startswith("did you mean") else "name a study's folder or its study.yaml"
+    raise SpecError([Fault("there is no such study", str(path), way_out=way_out)])
+
+
+def _method_faults(method: str | None) -> list[Fault]:
+    if method is None or method in METHODS:
+        return []
+    planned = method in schema.PLANNED_METHODS
+    rule = "this version does not have this method yet" if planned else "there is no method of this name"
+    way_out = f"methods are {', '.join(METHODS)}" if planned else nearest(method, METHODS, "methods")
+    return [Fault(rule, path="--method", value=yamlfile.shown(method), way_out=way_out)]
+
+
+def _workload_names(document: Document, study: schema.Study) -> Iterator[Fault]:
+    """Workloads are named by the objective and by compare_on."""
+    known = document.at(("workloads",))
+    if not isinstance(known, dict) or not known:
+        return
+    named = study.objective.workload
+    if named is None and len(known) > 1 and document.at(("objective", "workload")) is None:
+        way_out = f"write objective: {{workload: {next(iter(known))}}}"
+        yield document.fault(("objective",), "must say which of several workloads decides", None, way_out)
+    if named is not None and named not in known:
+        way_out = nearest(named, known, "workloads")
+        yield document.fault(("objective", "workload"), "there is no workload of this name", named, way_out)
+    for index, name in enumerate(study.compare_on):
+        if name not in known:
+            way_out = nearest(name, known, "workloads")
+            yield document.fault(("compare_on", index), "there is no workload of this name", name, way_out)
+        elif name in study.compare_on[:index]:
+            yield document.fault(("compare_on", index), "the workload is listed twice", name, "name it once")
+
+
+def _bound(
+    document: Document, study: schema.Study, written: Written | None, adapters: Adapters
+) -> tuple[_Parts, list[Fault]]:
+    """Engines and search space. An engine whose version cannot be had is a fault, and its flags go unchecked."""
+    listed = document.at(("engines",))
+    names = [name for name in listed if name in ENGINES] if isinstance(listed, dict) else []
+    used = {name: (study.engines or {}).get(name) or schema.Engine() for name in names or ENGINES}
+    had, faults = _adapters(document, used, adapters)
+    fixed: dict[str, Changes] = {}
+    for name, engine in used.items():
+        adapter = had[name]
+        place = ("engines", name, "args")
+        args, more = canonical.flags(adapter, engine.args, document, place) if adapter else ({}, [])
+        fixed[name] = Changes(args, engine.env)
+        faults += more
+    binding = canonical.Binding(had, fixed)
+    bound = canonical.bind(written.document, written.stages, binding) if written else canonical.Bound()
+    models = {name: engine.model for name, engine in used.items() if engine.model}
+    space = SearchSpace(bound.stages, written.name if written else "", study.model or "", tuple(used), models, fixed)
+    space, more = _with_baseline(document, study, space, had)
+    return _Parts({n: _engine_spec(n, e, document) for n, e in used.items()}, space), [*faults, *bound.faults, *more]
+
+
+def _adapters(
+    document: Document, used: Mapping[str, schema.Engine], adapters: Adapters
+) -> tuple[dict[str, Engine | None], list[Fault]]:
+    had: dict[str, Engine | None] = {}
+    faults: list[Fault] = []
+    for name, engine in used.items():
+        had[name] = None
+        try:
+            had[name] = adapters(name, engine.version)
+        except SpecError as error:
+            faults.append(document.fault(("engines", name, "version"), str(error), engine.version))
+    return had, faults
+
+
+def _with_baseline(
+    document: Document, study: schema.Study, space: SearchSpace, adapters: Mapping[str, Engine | None]
+) -> tuple[SearchSpace, list[Fault]]:
+    """The space with the baseline's command as the first stage's first option."""
+    if study.baseline is None:
+        return space, []
+    place = ("baseline", "command")
+    try:
+        env, argv = split_env(shlex.split(study.baseline.command))
+        if not argv:
+            return space, [document.fault(place, "holds no command", None, "write the command that runs today")]
+        name = engines.engine_of_command(argv)
+        if name not in adapters:
+            way_out = f"list {name} under engines, or leave the baseline out"
+            return space, [document.fault(place, f"starts {name}, which is no engine of this study", None, way_out)]
+        adapter = adapters[name]
+        if adapter is None:
+            return space, []
+        settings = adapter.parse(argv, {**env, **study.baseline.env})
+    except FlagError as error:
+        return space, [document.fault(place, f"{error.flag}: {error.rule}", None, error.way_out)]
+    except ValueError as error:
+        return space, [document.fault(place, f"is not a command line: {str(error).lower()}", None, "check its quotes")]
+    if not space.stages or not space.stages[0].options:
+        return space, []
+    if any(option.name == "baseline" for option in space.stages[0].options):
+        rule = "the first stage has an option named baseline already"
+        return space, [document.fault(("baseline",), rule, None, "rename that option, or leave the baseline out")]
+    model = settings.model if settings.model != space.models.get(name, space.model) else None
+    fixed = space.fixed.get(name, Changes())
+    option = Option(
+        "baseline", {name: _verbatim(Changes(settings.args, settings.env, model, settings.replicas), fixed)}
+    )
+    first = replace(space.stages[0], options=(option, *space.stages[0].options))
+    return space.replacing(stages=(first, *space.stages[1:])), []
+
+
+def _verbatim(changes: Changes, fixed: Changes) -> Changes:
+    """What runs today is measured as it runs: what is fixed for the others and not in its command is removed."""
+    return replace(
+        changes,
+        args={**{flag: None for flag in fixed.args if flag not in changes.args}, **changes.args},
+        env={**{name: None for name in fixed.env if name not in changes.env}, **changes.env},
+    )
+
+
+def _engine_spec(name: str, engine: schema.Engine, document: Document) -> EngineSpec:
+    options: dict[str, Any] = engine.launcher.model_dump(exclude={"type"}, exclude_none=True)
+    if "path" in options:
+        options["path"] = _relative(options["path"], Path(document.file).parent)
+    return EngineSpec(name, engine.version, engine.launcher.type, options, engine.start_timeout, engine.stall_timeout)
+
+
+def _relative(path: str, folder: Path) -> str:
+    """A path as written in the study's file, absolute."""
+    return os.path.abspath(folder / os.path.expanduser(path))
+
+
+def _spec(
+    file: Path, folder: Path, study: schema.Study, parts: _Parts, written: Written | None, method: str | None
+) -> StudySpec:
+    workloads = {name: _workload(name, workload, folder) for name, workload in (study.workloads or {}).items()}
+    return StudySpec(
+        name=folder.name if file.name == STUDY_FILE else file.stem,
+        folder=folder,
+        model=study.model or "",
+        space=parts.space,
+        engines=parts.engines,
+        workloads=workloads,
+        objective=_objective(study.objective, tuple(workloads)),
+        method=METHODS[method] if method else _method(study.method),
+        node=_node(study.node),
+        benchmark=BenchmarkSpec(
+            study.benchmark.client, study.benchmark.warmup, study.benchmark.repeats, study.benchmark.timeout
+        ),
+        budget=Budget(study.budget.wall_time, study.budget.until, study.budget.trials),
+        compare_on=tuple(study.compare_on),
+        storage=study.storage,
+        file=folder / file.name,
+        space_file=written.file if written else None,
+    )
+
+
+def _workload(name: str, workload: schema.Workload, folder: Path) -> Workload:
+    fields = workload.model_dump()
+    if fields["path"] is not None:
+        fields["path"] = _relative(fields["path"], folder)
+    return Workload(name=name, **fields)
+
+
+def _objective(written: schema.Objective, workloads: Sequence[str]) -> Objective:
+    metric = written.maximize or written.minimize or Objective.metric
+    return Objective(metric, written.minimize is None, written.workload or workloads[0], written.limits)
+
+
+def _method(written: str | schema.MethodTable) -> Method:
+    if isinstance(written, str):
+        return METHODS[written]
+    base = METHODS[written.base]
+    changed = replace(base, **written.model_dump(exclude={"base"}, exclude_none=True))
+    return base if changed == base else replace(changed, name=f"{base.name}, changed")
+
+
+def _node(written: schema.Node) -> NodeSpec:
+    action, wait_s = written.foreign
+    if isinstance(written.gpus, dict):
+        return NodeSpec(0, written.gpus["simulated"], action, wait_s, written.port)
+    return NodeSpec(written.gpus, 0, action, wait_s, written.port)
+
+
+def _unreadable(path: Path) -> str:
+    """Why a file cannot be read, '' if it can."""
+    try:
+        if not path.exists():
+            return f"there is no file {path}"
+        if not path.is_file():
+            return f"{path} is not a file"
+        return "" if os.access(path, os.R_OK) else f"there is no permission to read {path}"
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}"
