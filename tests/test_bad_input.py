@@ -49,6 +49,7 @@ IN_THE_STUDY = [
         "write it as the engine takes it: deepseek-ai/DeepSeek-R1-0528",
     ),
     ("model: deepseek-ai/DeepSeek-R1-0528\n", "", "study.yaml:1: model is missing"),
+    ("model: deepseek-ai/DeepSeek-R1-0528", "model:", "study.yaml:1: model: is empty"),
     (
         "search_space: space.yaml",
         "search_space: deepseek-r1-h100",
@@ -492,6 +493,31 @@ def test_a_hundred_faults_are_enough(tmp_path: Path) -> None:
     assert found[-1] == "there are 200 more faults after these"
 
 
+WIDE = {
+    "keys": "".join(f"key{n}: 1\n" for n in range(4000)),
+    "flags": STUDY.replace("max-model-len: 65536", ", ".join(f"max-model-length{n}: 1" for n in range(4000))),
+    "limits": STUDY.replace("p99_ttft_ms: 30000", ", ".join(f"p99_tfft_ms{n}: 1" for n in range(4000))),
+    "compare_on": STUDY.replace("compare_on: [short]", f"compare_on: [{', '.join(f'shor{n}' for n in range(4000))}]"),
+    "workloads": STUDY.replace("  short:", "".join(f"  short{n}: {{sed: 1}}\n" for n in range(2500)) + "  short:"),
+}
+
+
+@pytest.mark.parametrize("text", WIDE.values(), ids=WIDE)
+def test_thousands_of_faults_are_told_in_bounded_time(tmp_path: Path, text: str) -> None:
+    start = time.monotonic()
+    (write(tmp_path) / "study.yaml").write_text(text)
+    answer = outcome(tmp_path)
+    assert isinstance(answer, SpecError)
+    assert 1 <= len(answer.faults) <= 101
+    assert time.monotonic() - start < 60
+
+
+def test_more_values_than_anybody_writes_are_refused(tmp_path: Path) -> None:
+    assert faults(tmp_path, STUDY + "".join(f"key{n}: 1\n" for n in range(5000))) == [
+        "study.yaml:4961: there are more than 10,000 values; write fewer"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -516,6 +542,9 @@ def test_what_is_no_study_at_all(tmp_path: Path, text: str, message: str) -> Non
         ("stages: {a: b}\n", "space.yaml:1: stages: must be a list (got a mapping of a)"),
         ("stages: [a]\n", "space.yaml:1: stages[0]: must be a mapping (got 'a'); write at least name"),
         ("stages: [{name: a}]\n", "space.yaml:1: stages[0]: a stage needs options or parameters; add options: {default: {}, ...}"),
+        ("stages:\n", "space.yaml:1: stages: is empty"),
+        ("stages: [{name: a, options: }]\n", "space.yaml:1: stages[0]: a stage needs options or parameters; add options: {default: {}, ...}"),
+        ("stages: [{name: , options: {a: {vllm: {}}}}]\n", "space.yaml:1: stages[0].name: is empty"),
         ("stage: []\n", "space.yaml:1: stages is missing"),
         ("stages: [{name: a, options: {}}]\n", "space.yaml:1: stages[0].options: must not be empty (got {})"),
         ("stages: [{name: a, options: {x: {tensorrt-llm: {}}}}]\n", "space.yaml:1: stages[0].options: no option of the first stage names an engine of the study; the study's engines are vllm, sglang"),
@@ -628,7 +657,9 @@ def restructured(text: str, seed: int) -> bytes:
     chance = random.Random(seed)
     data = yamlfile.parse(text).data
     for _ in range(chance.randint(1, 3)):
-        holders = [data] if data else []
+        if not data:
+            break
+        holders = [data]
         for holder in holders:
             inner = holder.values() if isinstance(holder, dict) else holder
             holders += [value for value in inner if isinstance(value, (dict, list)) and value]

@@ -432,6 +432,20 @@ def test_a_connection_closed_while_idle_is_replaced() -> None:
     assert server.connections >= 4
 
 
+def test_a_request_lost_with_an_idle_connection_is_sent_again_once() -> None:
+    async def answer(asked: Asked, wire: Wire) -> bool | None:
+        return False if asked.number < losses else await stream()(asked, wire)
+
+    late = small(num_prompts=1, request_rate=0.8, burstiness=float("inf"))  # due after 1.25 s of an idle connection
+    outcomes = []
+    for losses in (1, 2):  # noqa: B007
+        with Serving(answer) as server:
+            measured = run(server, late)
+        outcomes.append((measured.metrics["completed"], measured.metrics["failed"], measured.facts["resent"]))
+        assert len(server.asked) == 2
+    assert outcomes == [(1, 0, 1), (0, 1, 1)]
+
+
 # -- stopping
 
 

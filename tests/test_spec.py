@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,3 +206,13 @@ def test_the_published_study_loads() -> None:
     assert study.space.settings(study.space.baseline).args == {"tensor-parallel-size": 8}
     assert study.space.models == {"tensorrt-llm": "/workspace/DeepSeek-R1-0528"}
     assert study.space_file == locate.shipped()["deepseek-r1-h200"]
+
+
+def test_the_spaces_shipped_are_found_inside_an_installed_package(tmp_path: Path) -> None:
+    """As in the wheel: tuner/search_spaces/, and nothing beside the package."""
+    shutil.copytree(ROOT / "tuner", tmp_path / "tuner", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "search_spaces", tmp_path / "tuner" / "search_spaces")
+    ask = [sys.executable, "-c", "from tuner import locate; print(locate.shipped()['deepseek-r1-h200'])"]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    told = subprocess.run(ask, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert told.strip() == str(tmp_path / "tuner" / "search_spaces" / "deepseek-r1-h200.yaml")

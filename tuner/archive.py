@@ -23,10 +23,10 @@ from tuner.executors import Job
 from tuner.processes import Member, boot_id, lives, stat_of
 from tuner.search import CONFIRM, Decision, Evaluate
 from tuner.search.decide import decide
-from tuner.search.records import abandon, distributions, dump_outcome, load_outcome, read, tell
+from tuner.search.records import distributions, dump_outcome, live, load_outcome, tell
 from tuner.search.sampler import StagedSampler, suggest
 from tuner.spec import StudySpec
-from tuner.storage import StudyPaths, open_storage, open_study, read_json, save_outcome, storing
+from tuner.storage import StudyPaths, open_storage, open_study, read_json, storing, write_json
 from tuner.trial import Configuration, Failure, Measurement, Outcome, State, Trial
 
 logger = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ class Archive:
     def __init__(self, spec: StudySpec, paths: StudyPaths, create: bool = False) -> None:
         self.spec, self.paths = spec, paths
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # what happens is said in this project's words
+        self._sampler = StagedSampler(spec.space, spec.method, spec.objective)
         with storing(paths):
             self._storage = open_storage(paths, spec.storage, create)
             self._study = self._open(self._storage, create)
@@ -54,7 +55,7 @@ class Archive:
 
     def trials(self) -> list[Trial]:
         with storing(self.paths):
-            return read(self._study.get_trials(deepcopy=False), self.spec.objective)
+            return self._sampler.read(self._study.get_trials(deepcopy=False))
 
     def decide(self, trials: Iterable[Trial] | None = None) -> Decision:
         """What to do next by the study's method."""
@@ -85,8 +86,7 @@ class Archive:
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         """Record first, act after: the outcome goes to its file, then to the database."""
-        files = self.paths.trial(job.number)
-        save_outcome(files.outcome, outcome, dump_outcome(outcome))
+        write_json(self.paths.trial(job.number).outcome, {"study": self.name, "outcome": dump_outcome(outcome)})
         with storing(self.paths):
             tell(self._study, self._live.pop(job.number), outcome, self.spec.objective, job.settings.engine)
 
@@ -98,16 +98,8 @@ class Archive:
         Raises:
             StudyLocked: the process that runs one of them is alive.
         """
-        abandoned = []
-        for frozen in self._running():
-            _refuse_if_owner_lives(frozen)
-            kept = read_json(self.paths.trial(frozen.number).outcome)
-            outcome = load_outcome(kept["outcome"]) if kept else _abandoned()
-            with storing(self.paths):
-                engine = str(frozen.user_attrs.get("engine", ""))
-                abandon(self._study, frozen.number, outcome, engine)
-            abandoned.append(frozen.number)
-        return abandoned
+        with storing(self.paths):
+            return self._close(self._study)
 
     def comparisons(self, configuration: Configuration | None, trials: Iterable[Trial]) -> dict[str, Any]:
         """The other workloads' measurements (or failures) of a configuration's launch, by workload.
@@ -129,7 +121,7 @@ class Archive:
     def compare(self, configuration: Configuration, outcome: Outcome) -> None:
         """Keep what a launch made for comparing has measured."""
         path = self.paths.comparison(self.spec.space.identity(configuration))
-        save_outcome(path, outcome, dump_outcome(outcome))
+        write_json(path, {"study": self.name, "outcome": dump_outcome(outcome)})
 
     def carry_over(self) -> tuple[str, int]:
         """Take over from the latest earlier identity of this study what still counts: (its name, trials taken).
@@ -151,6 +143,8 @@ class Archive:
                 return "", 0
             latest = max(earlier, key=lambda summary: str(summary.user_attrs.get("created", "")))
             old = optuna.load_study(study_name=latest.study_name, storage=self._storage)
+            self._close(old)
+            self.paths.set_aside(latest.study_name)
             taken = [new for frozen in old.get_trials(deepcopy=False) if (new := self._translated(frozen))]
             self._study.add_trials(taken)
             return latest.study_name, len(taken)
@@ -161,7 +155,7 @@ class Archive:
         return replace(self.spec, space=replace(self.spec.space, stages=(), name="")).fingerprint
 
     def _open(self, storage: BaseStorage, create: bool) -> optuna.Study:
-        sampler = StagedSampler(self.spec.space, self.spec.method, self.spec.objective)
+        sampler = self._sampler
         if not create:
             return optuna.load_study(study_name=self._stored_name(storage), storage=storage, sampler=sampler)
         study = open_study(storage, self.name, self.spec.objective.maximize, sampler)
@@ -219,9 +213,16 @@ class Archive:
             system_attrs=frozen.system_attrs,
         )
 
-    def _running(self) -> list[FrozenTrial]:
-        with storing(self.paths):
-            return self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    def _close(self, study: optuna.Study) -> list[int]:
+        """Close a study's running trials; their numbers."""
+        running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        for frozen in running:
+            _refuse_if_owner_lives(frozen)
+            kept = read_json(self.paths.trial(frozen.number).outcome) or {}
+            outcome = load_outcome(kept["outcome"]) if kept.get("study") == study.study_name else _abandoned()
+            engine = str(frozen.user_attrs.get("engine", ""))
+            tell(study, live(study, frozen), outcome, self.spec.objective, engine)
+        return [frozen.number for frozen in running]
 
     def _compare_on(self, decision: Evaluate) -> tuple[Any, ...]:
         """Confirming launches also measure the other workloads: the baseline's, and the best of the search."""

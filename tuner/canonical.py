@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from tuner import rules
 from tuner.engines import Engine, FlagError
 from tuner.errors import Fault
-from tuner.faults import nearest
+from tuner.faults import MOST, nearest
 from tuner.space import Changes, Domain, Option, Parameter, Stage
 from tuner.spaceschema import Change
 from tuner.spaceschema import Domain as WrittenDomain
 from tuner.spaceschema import Stage as WrittenStage
 from tuner.trial import Value
 from tuner.yamlevents import Place
-from tuner.yamlfile import Document
+from tuner.yamlfile import Document, shown
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ def bind(document: Document, written: Sequence[tuple[Place, WrittenStage]], to: 
     faults: list[Fault] = []
     names = {stage.name for _, stage in written if stage.name}
     for position, (place, stage) in enumerate(written):
+        if len(faults) > 10 * MOST:
+            break
         options, more = _options(document, place, stage, to)
         faults += more
         taken = {parameter.name for earlier in stages for parameter in earlier.parameters}
@@ -54,7 +57,7 @@ def bind(document: Document, written: Sequence[tuple[Place, WrittenStage]], to: 
             faults.append(document.fault((*place, "parameters"), rule, way_out="rename the stage"))
         if position == 0:
             faults += _engine_chosen(document, place, stage, to)
-        faults += _rules(document, place, stage, parameters, to)
+        faults += islice(_rules(document, place, stage, parameters, to), MOST)
         kept = {name: option for name, option in stage.with_.items() if _has(stages, name, option)}
         search = {"sampler": stage.search.sampler, "trials": stage.search.trials} if stage.search else {}
         if options or parameters:
@@ -74,6 +77,8 @@ def flags(
             adapter.canonical({_bare(name): value})
         except FlagError as error:
             faults.append(_flag_fault(error, document, (*place, name)))
+        if len(faults) >= MOST:
+            break
     if faults:
         return {}, faults
     twice = [name for name in args if name != _bare(name) and _bare(name) in args]
@@ -127,7 +132,7 @@ def _varies_fixed(
     for flag, value in made.args.items():
         if flag in fixed.args and fixed.args[flag] != value:
             written = next((name for name in change.args if _same_flag(adapter, name, change.args[name], flag)), flag)
-            rule = f"the stage varies {flag}, which engines.{engine}.args fixes to {fixed.args[flag]!r}"
+            rule = f"the stage varies {flag}, which engines.{engine}.args fixes to {shown(fixed.args[flag])}"
             yield document.fault((*place, "args", written), rule, value, way_out)
     for name, text in made.env.items():
         if name in fixed.env and fixed.env[name] != text:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from tuner.executors import Job
 from tuner.report.formats import percent
 from tuner.spec import StudySpec
 from tuner.study import Progress
-from tuner.trial import Configuration, Outcome
+from tuner.trial import Configuration, Outcome, Trial
 
 
 class Console:
@@ -17,11 +18,17 @@ class Console:
     def __init__(self, say: Callable[[str], None], spec: StudySpec, brief: bool = False) -> None:
         self._say, self._spec, self._brief = say, spec, brief
         self._began = time.monotonic()
-        self._first: float | None = None
+        self._baseline: float | None = None
+
+    def knows(self, trials: Iterable[Trial]) -> None:
+        """Trials of earlier runs: the baseline's value may be among them."""
+        baseline = self._spec.space.baseline
+        values = [trial.value for trial in trials if trial.configuration == baseline and trial.value is not None]
+        self._baseline = values[0] if values else None
 
     def __call__(self, progress: Progress) -> None:
         if progress.kind == "finished" and progress.outcome is not None and progress.job is not None:
-            self._line(f"trial {progress.trial} [{progress.job.phase}] {self._came(progress.outcome)}")
+            self._line(f"trial {progress.trial} [{progress.job.phase}] {self._came(progress.outcome, progress.job)}")
         elif progress.kind == "started" and progress.job is not None:
             self._line(
                 f"trial {progress.trial} [{progress.job.phase}] {changed(progress.job.configuration, self._spec)}"
@@ -38,14 +45,15 @@ class Console:
         elapsed = int(time.monotonic() - self._began)
         self._say(text if self._brief else f"{elapsed // 60:3d}:{elapsed % 60:02d}  {text}")
 
-    def _came(self, outcome: Outcome) -> str:
-        """`7143.30 total_token_throughput (+30.3 % of the first)`, or the failure."""
+    def _came(self, outcome: Outcome, job: Job) -> str:
+        """`7143.30 total_token_throughput (+30.3 %)`, the gain over the baseline, or the failure."""
         if outcome.failure is not None:
             return str(outcome.failure).splitlines()[0]
         metric = self._spec.objective.metric
         value = outcome.measurement.metrics[metric] if outcome.measurement is not None else 0.0
-        against = f" ({percent(self._spec.objective.gain(value, self._first))})" if self._first else ""
-        self._first = self._first or value
+        against = f" ({percent(self._spec.objective.gain(value, self._baseline))})" if self._baseline else ""
+        if self._baseline is None and job.configuration == self._spec.space.baseline:
+            self._baseline = value
         no_op = ", a no-op: every flag asked for was ignored" if outcome.effective and outcome.effective.no_op else ""
         return f"{value:.2f} {metric}{against}{no_op}"
 

@@ -173,8 +173,9 @@ def _tell_taken_up(archive: Archive, executor: LocalExecutor, console: Console) 
     earlier, taken = archive.carry_over()
     if earlier:
         console.note(f"the study was edited: it goes on as {archive.name}; {taken} trials of {earlier} still count")
-    if known := len(archive.trials()):
-        console.note(f"continuing with {known} trials already in {archive.paths.folder}")
+    if known := archive.trials():
+        console.knows(known)
+        console.note(f"continuing with {len(known)} trials already in {archive.paths.folder}")
 
 
 def _noting(paths: StudyPaths, console: Console) -> Callable[..., None]:

@@ -55,6 +55,7 @@ def check(model: type[M], document: Document, place: Place = ()) -> tuple[M, lis
         needed = ", ".join(model.required) or ", ".join(_names(model))
         return model(), [document.fault(place, rule, data, f"write at least {needed}")]
     faults = [document.fault(place, f"{name} is missing") for name in model.required if name not in data]
+    faults += [document.fault((*place, name), "is empty") for name in model.required if data.get(name, "") is None]
     try:
         return model.model_validate(data), faults
     except ValidationError as error:

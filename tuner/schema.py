@@ -119,7 +119,7 @@ class Engine(Model):
     version: Text | None = None
     launcher: Launcher = Process(type="process")
     model: ModelName | None = None
-    args: dict[str, Any] = Field(default_factory=dict)
+    args: dict[str, Any] = Field(default_factory=dict, max_length=500)
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     start_timeout: Seconds = 1800.0
     stall_timeout: Seconds = 600.0
@@ -266,7 +266,7 @@ class Budget(Model):
 
 
 def _search_space(value: Any) -> Any:
-    if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
+    if value is None or isinstance(value, dict) or (isinstance(value, str) and value.strip()):
         return value
     raise bad("must be the name of a search space, a path, or stages", "tuner spaces lists the names")
 

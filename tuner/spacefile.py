@@ -16,7 +16,7 @@ from tuner.errors import Fault, SpecError
 from tuner.faults import check, nearest
 from tuner.spaceschema import Space, Stage
 from tuner.yamlevents import Place
-from tuner.yamlfile import Document, shown
+from tuner.yamlfile import MOST_WRITTEN, Document, shown
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def read(study: Document, folder: Path) -> tuple[Written | None, list[Fault]]:
     if path is None:
         return None, [study.fault(place, "there is no search space of this name", value, _near(value))]
     try:
-        document = yamlfile.scan(path)
+        document = yamlfile.scan(path, values=MOST_WRITTEN)
     except SpecError as error:
         if not path.exists():
             way_out = "a path is relative to the study's file; tuner spaces lists the names of those shipped"
@@ -60,9 +60,18 @@ def read_alone(name: str) -> tuple[Written, list[Fault]]:
     path = _file(name, Path())
     if path is None:
         raise SpecError([Fault("there is no search space of this name", value=shown(name), way_out=_near(name))])
-    document = yamlfile.scan(path)
+    document = yamlfile.scan(path, values=MOST_WRITTEN)
     written, faults = _checked(document, (), path.stem, path)
     return written, [*document.faults, *faults]
+
+
+def engines_named(written: Written) -> Iterator[str]:
+    """Every engine that an option or a parameter names, in order."""
+    for _, stage in written.stages:
+        for engines in (stage.options or {}).values():
+            yield from engines
+        for domains in (stage.parameters or {}).values():
+            yield from domains
 
 
 def _near(name: str) -> str:
@@ -107,11 +116,11 @@ def _kind(document: Document, at: Place) -> Iterator[Fault]:
     data = document.at(at)
     if not isinstance(data, dict):
         return
-    if "options" not in data and "parameters" not in data:
+    if data.get("options") is None and data.get("parameters") is None:
         yield document.fault(at, "a stage needs options or parameters", None, "add options: {default: {}, ...}")
-    if "options" in data and "parameters" in data:
+    elif "options" in data and "parameters" in data:
         yield document.fault(at, "a stage has options or parameters, not both", None, "make two stages of it")
-    if "parameters" not in data and "options" in data:
+    elif "parameters" not in data:
         for name in ("search", "rules"):
             if name in data:
                 rule = "belongs to a stage with parameters; all options are tried"

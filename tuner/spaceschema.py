@@ -47,7 +47,7 @@ Number = Annotated[Any, BeforeValidator(_number)]
 class Change(Model):
     """What an option changes on one engine."""
 
-    args: dict[str, Any] = Field(default_factory=dict)
+    args: dict[str, Any] = Field(default_factory=dict, max_length=500)
     env: dict[EnvName, EnvValue | None] = Field(default_factory=dict)
     model: ModelName | None = None
     replicas: Annotated[int, Field(ge=1, le=1024)] | None = None

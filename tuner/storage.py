@@ -14,8 +14,8 @@ import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy.exc import SQLAlchemyError
 
 from tuner.errors import StorageError
-from tuner.trial import Outcome
 
 # How long a write waits for another process that is writing.
 _BUSY_TIMEOUT_S = 60
@@ -40,10 +39,6 @@ class TrialPaths:
     @property
     def log(self) -> Path:
         return self.folder / "server.log"
-
-    @property
-    def launch(self) -> Path:
-        return self.folder / "launch.json"
 
     @property
     def server(self) -> Path:
@@ -102,6 +97,11 @@ class StudyPaths:
 
     def comparison_trial(self, fingerprint: str) -> TrialPaths:
         return TrialPaths(self.folder / "comparison" / fingerprint)
+
+    def set_aside(self, study: str) -> None:
+        """Keep the launches of an earlier identity of the study out of the way: numbers start anew."""
+        with _clear_errors(self.folder), suppress(FileNotFoundError):
+            (self.folder / "trials").rename(self.folder / f"trials-{study}")
 
     def trials(self) -> list[TrialPaths]:
         """Every launch that left a folder, comparison launches included."""
@@ -209,11 +209,6 @@ def stop_requested(paths: StudyPaths) -> str | None:
         return paths.stop_request.read_text(encoding="utf-8").strip() or None
     except OSError:
         return None
-
-
-def save_outcome(path: Path, outcome: Outcome, dumped: Mapping[str, Any]) -> None:
-    """The outcome beside the database: a result that took long must survive a database that is locked or full."""
-    write_json(path, {"command": outcome.command, "outcome": dumped})
 
 
 def _write_ahead(database: Path) -> None:

@@ -19,7 +19,7 @@ from tuner.objective import METHODS, Method, Objective
 from tuner.space import Changes, Option, SearchSpace
 from tuner.spacefile import Written
 from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec, StudySpec
-from tuner.yamlfile import Document
+from tuner.yamlfile import MOST_WRITTEN, Document
 
 Adapters: TypeAlias = Callable[[str, "str | None"], Engine]
 STUDY_FILE = "study.yaml"
@@ -28,7 +28,7 @@ STUDY_FILE = "study.yaml"
 def load(path: Path, method: str | None = None, adapters: Adapters = engines.engine) -> StudySpec:
     """The study in a folder or file; see `tuner.spec.load`. `adapters` gives an engine's adapter at a version."""
     file = _study_file(path)
-    document = yamlfile.scan(file)
+    document = yamlfile.scan(file, values=MOST_WRITTEN)
     folder = Path(os.path.abspath(file)).parent
     study, faults = check(schema.Study, document)
     faults += document.faults
@@ -46,9 +46,7 @@ def load(path: Path, method: str | None = None, adapters: Adapters = engines.eng
 def load_space(name: str, adapters: Adapters = engines.engine) -> SearchSpace:
     """A search space without a study; see `tuner.spec.load_space`."""
     written, faults = spacefile.read_alone(name)
-    choices = [named for _, stage in written.stages for named in (stage.options or {}).values()]
-    ranges = [named for _, stage in written.stages for named in (stage.parameters or {}).values()]
-    names = dict.fromkeys(engine for named in (*choices, *ranges) for engine in named)
+    names = dict.fromkeys(spacefile.engines_named(written))
     bound = canonical.bind(
         written.document, written.stages, canonical.Binding({engine: adapters(engine, None) for engine in names})
     )

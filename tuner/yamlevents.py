@@ -39,8 +39,9 @@ def where(place: Place) -> str:
 class Reader:
     """One pass over the events of a document: builds the value, notes where everything stands, counts."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, most: int = MAX_VALUES) -> None:
         self.file = file
+        self.most = most
         self.marks: dict[Place, Mark] = {}
         self.faults: list[Fault] = []
         self.values = 0
@@ -140,9 +141,9 @@ class Reader:
 
     def count(self, more: int, event: yaml.Event, place: Place) -> None:
         self.values += more
-        if self.values > MAX_VALUES:
+        if self.values > self.most:
             way_out = "write fewer, or alias (*name) less" if self.anchors else "write fewer"
-            raise self.stop(event, place, f"there are more than {MAX_VALUES:,} values", way_out)
+            raise self.stop(event, place, f"there are more than {self.most:,} values", way_out)
 
     def refuse(self, event: yaml.Event, place: Place, rule: str, way_out: str) -> None:
         self.faults.append(Fault(rule, self.file, _line(event), where(place), way_out=way_out))

@@ -17,9 +17,10 @@ from typing import Any
 import yaml
 
 from tuner.errors import Fault, SpecError
-from tuner.yamlevents import SHOWN, TOO_DEEP, Mark, Place, Reader, where
+from tuner.yamlevents import MAX_VALUES, SHOWN, TOO_DEEP, Mark, Place, Reader, where
 
 MAX_BYTES = 1_000_000
+MOST_WRITTEN = 10_000  # values in what a person writes by hand: more would only make faults slow to tell
 
 
 @dataclass(frozen=True)
@@ -55,26 +56,27 @@ class Document:
 
     def fault(self, place: Sequence[str | int], rule: str, value: Any = None, way_out: str = "") -> Fault:
         """A fault at `place`; `value` is shown as it would be written, shortened."""
+        rule, way_out = _short(rule), _short(way_out)
         return Fault(rule, self.file, self.line(place), where(tuple(place)), shown(value), way_out)
 
 
-def read(path: Path, limit: int = MAX_BYTES) -> Document:
-    """The document in a file, without any fault.
+def read(path: Path, limit: int = MAX_BYTES, values: int = MAX_VALUES) -> Document:
+    """The document in a file, without any fault; at most `limit` bytes and so many `values`, aliases followed.
 
     Raises:
         SpecError: with every fault that was found.
     """
-    document = scan(path, limit)
+    document = scan(path, limit, values)
     if document.faults:
         raise SpecError(document.faults)
     return document
 
 
-def scan(path: Path, limit: int = MAX_BYTES) -> Document:
+def scan(path: Path, limit: int = MAX_BYTES, values: int = MAX_VALUES) -> Document:
     """The document in a file, with the faults that still let the rest of it be read.
 
     Raises:
-        SpecError: it cannot be read, is longer than `limit` bytes, or is not YAML.
+        SpecError: it cannot be read, is longer than `limit` bytes or has more `values`, or is not YAML.
     """
     file = str(path)
     try:
@@ -89,15 +91,15 @@ def scan(path: Path, limit: int = MAX_BYTES) -> Document:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise SpecError([Fault("the file is not text in UTF-8", file, line, way_out="save it as UTF-8")]) from None
-    return parse(text, file)
+    return parse(text, file, values)
 
 
-def parse(text: str, file: str = "") -> Document:
+def parse(text: str, file: str = "", values: int = MAX_VALUES) -> Document:
     """The document in a text; see `scan`."""
     if found := _FORBIDDEN.search(text):
         line = text.count("\n", 0, found.start()) + 1
         raise SpecError([Fault("there is a character that YAML does not allow", file, line, "", repr(found.group()))])
-    reader = Reader(file)
+    reader = Reader(file, values)
     try:
         data = reader.document(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
@@ -131,6 +133,11 @@ _TROUBLES = {
     errno.ENAMETOOLONG: "the name is too long for a file",
     errno.ELOOP: "the link leads in a circle",
 }
+
+
+def _short(text: str) -> str:
+    """Rules and ways out may quote what was written; nobody reads 9000 characters of it."""
+    return text if len(text) <= 500 else text[:480] + "..."
 
 
 def _content(path: Path, limit: int) -> bytes:

@@ -1,6 +1,7 @@
 """Engines: what one serving engine's flags are, how it is launched, what it says of itself, why it failed.
 
-An engine is pure: it starts nothing, opens nothing. One file an engine; this file is the contract.
+An engine is pure: it starts nothing, opens nothing. This file is the contract; `vllm`, `sglang` and `tensorrt_llm`
+are the engines, `tables/` holds what is known of each as data, and the other files read those tables.
 """
 
 from __future__ import annotations

@@ -70,14 +70,15 @@ def read(table: Table, words: Sequence[str]) -> tuple[list[str], str | None, dic
             positionals.append(word)
             continue
         spelling, inline, written = _spelled(table, word)
-        flag = spelling.flag
-        value = _taken(table, spelling, inline, rest, written)
-        if flag.home == "model":
-            model = str(value)
-        elif flag.home == "file":
+        home = spelling.flag.home
+        if home == "file":
             raise FlagError(written, f"{table.engine} has no such flag; it is a key of its YAML file")
-        elif flag.home != "slot":
-            refuse_foreign(table, flag, written)
+        if home == "config":
+            refuse_foreign(table, spelling.flag, written)
+        value = _taken(table, spelling, inline, rest, written)
+        if home == "model":
+            model = str(value)
+        elif home == "argv":
             _keep(args, dotted, spelling, value)
     return positionals, model, {**args, **dotted}
 

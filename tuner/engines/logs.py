@@ -150,7 +150,8 @@ def _message(lines: Sequence[str], number: int, text: str) -> str:
         code = next((_stripped(line)[1].strip(" ^") for line in reversed(lines[:number]) if line.strip(" ^")), "")
         text = f"{text}: {code}" if code else text
     if re.search(r"validation errors? for", text):
-        text = "; ".join([text, *(_stripped(line)[1].strip() for line in lines[number + 1 : number + 3])])
+        details = (_stripped(line)[1].strip() for line in lines[number + 1 : number + 10])
+        text = "; ".join([text, *(line for line in details if not line.startswith("For further information"))])
     return text[:LONGEST_MESSAGE]
 
 

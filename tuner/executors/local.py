@@ -111,7 +111,7 @@ class LocalExecutor:
             outcome = evaluate(
                 job,
                 place,
-                Slot(port=port, folder=files.folder.absolute(), gpus=tuple(each.uuid for each in self._gpus)),
+                Slot(port=port, folder=files.folder.absolute()),
                 record=lambda identity: write_json(files.server, as_mapping(identity)),
                 stop=self._stop,
                 notify=lambda text: self._notify(job, text),
@@ -162,7 +162,7 @@ def reap(paths: StudyPaths, launchers: dict[str, Launcher]) -> list[int]:
         identity = from_mapping(stored)
         pids = (by_type.get(identity.launcher) or launcher(identity.launcher)).reap(identity)
         if pids:
-            logger.warning("ended the server that trial %s left: pids %s", files.folder.name, pids)
+            logger.info("ended the server that trial %s left: pids %s", files.folder.name, pids)
         ended += pids
         files.server.unlink(missing_ok=True)
     return ended

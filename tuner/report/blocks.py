@@ -140,7 +140,8 @@ def _decided(summary: Summary) -> Table:
 
 def _noise(step: Decided) -> str:
     band = formats.percent(step.band).lstrip("+")
-    said = {"above": f"above the band of {band}", "within": f"within the band of {band}", "": ""}
+    said = {"above": f"above the band of {band}", "within": f"within the band of {band}", "": "",
+            "kept by the beam": "behind by default, kept by the beam"}  # fmt: skip
     return said.get(step.noise, "cannot be told: no repeats")
 
 

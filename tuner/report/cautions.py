@@ -132,16 +132,17 @@ def _noticed(history: History, notices: Notices) -> Iterator[Caution]:
     for notice, launched in about.values():
         numbers = tuple(trial.number for trial in launched)
         won = ", the winner among them" if any(is_winner(history, trial) for trial in launched) else ""
-        gains = "".join(_rests_on(history, notice))
+        gains = "".join(_rests_on(history, notice, launched))
         text = f"{formats.line(notice.text).rstrip('.')} ({formats.trial_numbers(numbers)}{won}){gains}"
         yield Caution(notice.rule, text, formats.line(notice.source), notice.severity, numbers)
 
 
-def _rests_on(history: History, notice: Notice) -> Iterator[str]:
+def _rests_on(history: History, notice: Notice, launched: Sequence[Trial]) -> Iterator[str]:
     """The gains credited to a change of nothing but the flags that the notice is about."""
     keys = {key.lstrip("-") for key in notice.keys}
+    about = {history.study.space.identity(trial.configuration) for trial in launched}
     for step in _kept_steps(history):
-        if step.before is None or step.after is None:
+        if step.before is None or step.after is None or history.study.space.identity(step.after) not in about:
             continue
         before, after = (history.study.space.settings(c) for c in (step.before, step.after))
         names = before.args.keys() | after.args.keys()

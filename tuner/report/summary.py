@@ -19,7 +19,7 @@ COMPARED = ("total_token_throughput", "mean_tpot_ms")
 # What is looked at for losses.
 WATCHED = ("total_token_throughput", "mean_tpot_ms", "mean_ttft_ms", "p99_ttft_ms")
 
-Noise: TypeAlias = Literal["above", "within", "unknown", ""]
+Noise: TypeAlias = Literal["above", "within", "unknown", "kept by the beam", ""]
 
 
 @dataclass(frozen=True)
@@ -243,6 +243,8 @@ def _named(chosen: Mapping[str, object]) -> str:
 def _noise(step: Step) -> Noise:
     if step.gain is None:
         return ""
+    if step.gain <= 0:
+        return "kept by the beam"
     if step.band is None:
         return "unknown"
     return "above" if step.gain > step.band else "within"

@@ -64,6 +64,24 @@ def read(trials: Iterable[FrozenTrial], objective: Objective | None = None) -> l
     return [to_trial(trial, objective) for trial in trials if trial.state in _STATES]
 
 
+class Reader:
+    """`read` for one storage, remembering finished trials: they never change."""
+
+    def __init__(self, objective: Objective | None = None) -> None:
+        self._objective = objective
+        self._finished: dict[int, Trial] = {}
+
+    def __call__(self, trials: Iterable[FrozenTrial]) -> list[Trial]:
+        return [self._read(trial) for trial in trials if trial.state in _STATES]
+
+    def _read(self, frozen: FrozenTrial) -> Trial:
+        if not frozen.state.is_finished():
+            return to_trial(frozen, self._objective)
+        if frozen._trial_id not in self._finished:
+            self._finished[frozen._trial_id] = to_trial(frozen, self._objective)
+        return self._finished[frozen._trial_id]
+
+
 def to_trial(frozen: FrozenTrial, objective: Objective | None = None) -> Trial:
     """One stored trial. A finished one counts by its real parameters, a running one by its claim."""
     attributes, state = frozen.user_attrs, _STATES[frozen.state]
@@ -104,12 +122,9 @@ def tell(study: optuna.Study, trial: optuna.Trial, outcome: Outcome, objective: 
     study.tell(trial, measurement.metrics[objective.metric])
 
 
-def abandon(study: optuna.Study, number: int, outcome: Outcome, engine: str) -> None:
-    """Close a trial that another process left running."""
-    trial_id = study.trials[number]._trial_id
-    for key, value in attributes(outcome, engine).items():
-        study._storage.set_trial_user_attr(trial_id, key, value)
-    study.tell(number, state=TrialState.FAIL)
+def live(study: optuna.Study, frozen: FrozenTrial) -> optuna.Trial:
+    """A handle on a trial that another process made, to tell what came of it."""
+    return optuna.trial.Trial(study, frozen._trial_id)
 
 
 def attributes(outcome: Outcome, engine: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tuner.objective import METHODS, Method, Objective
 from tuner.search import Decision, Done, Evaluate, Wait
 from tuner.search.decide import decide
 from tuner.search.numeric import distribution
-from tuner.search.records import claim, distributions, read
+from tuner.search.records import Reader, claim, distributions
 from tuner.space import SearchSpace
 from tuner.trial import Configuration, Scalar, State, Trial
 
@@ -47,7 +47,7 @@ class StagedSampler(BaseSampler):
         wait_s: the longest a trial waits for another process whose result it needs.
 
     A name that the space does not know is sampled at random. On a study whose search is over one trial more is
-    made and pruned. A trial that is enqueued with fixed parameters is left as it is.
+    made and pruned. A trial that is enqueued with fixed parameters, or claimed already, is left as it is.
 
     Raises:
         ValueError: several objectives; there is no such method.
@@ -71,6 +71,7 @@ class StagedSampler(BaseSampler):
         self._wait_s = wait_s
         self._random = RandomSampler(seed=seed)
         self._distributions = distributions(space)
+        self.read = Reader(objective)
 
     def reseed_rng(self) -> None:
         self._random.reseed_rng()
@@ -78,7 +79,7 @@ class StagedSampler(BaseSampler):
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Claim: write what this trial is for before anybody else can decide the same."""
         self._raise_error_if_multi_objective(study)
-        if "fixed_params" in trial.system_attrs:
+        if _claimed(trial):
             return
         decision = self._decide_for(study, trial.number)
         claimed = claim(decision) if isinstance(decision, Evaluate) else {"phase": _DONE}
@@ -124,7 +125,7 @@ class StagedSampler(BaseSampler):
             elders = [t for t in every if t.number < number]
             if all(t.state is not TrialState.RUNNING or _claimed(t) for t in elders):
                 finished = [t for t in every if t.number > number and t.state.is_finished()]
-                decision = self._decide(study, read(_counting(elders + finished), self._objective))
+                decision = self._decide(study, self.read(_counting(elders + finished)))
                 if not isinstance(decision, Wait):
                     return decision
             time.sleep(_POLL_S)
@@ -146,7 +147,7 @@ class StagedSampler(BaseSampler):
             replace(known, state=ended, value=values[0] if values and ended is State.MEASURED else None)
             if known.number == trial.number
             else known
-            for known in read(_counting(every), self._objective)
+            for known in self.read(_counting(every))
         ]
 
 

@@ -127,9 +127,9 @@ class Memory:
 
 # DeepSeek-R1 on eight GPUs; how much of the gain from attention data parallelism each engine makes.
 BASE = {
-    "vllm": Speed(prefill=41_000, step=0.0042, sequence=0.00025),
-    "sglang": Speed(prefill=37_000, step=0.0040, sequence=0.00026),
-    "tensorrt-llm": Speed(prefill=27_000, step=0.0052, sequence=0.00030),
+    "vllm": Speed(prefill=47_000, step=0.0037, sequence=0.00022),
+    "sglang": Speed(prefill=42_500, step=0.0035, sequence=0.00023),
+    "tensorrt-llm": Speed(prefill=31_000, step=0.0045, sequence=0.00026),
 }
 ATTENTION_DP_GAIN = {"vllm": 0.4, "sglang": 1.0, "tensorrt-llm": 0.6}
 
@@ -250,7 +250,7 @@ class Clock:
 
 def start_seconds(setup: Setup) -> float:
     """How long a start takes (real ones take minutes)."""
-    seconds = 0.35 + 0.05 * bool(setup.graph_batch) + 0.15 * setup.torch_compile + 0.1 * bool(setup.draft_tokens)
+    seconds = 0.25 + 0.05 * bool(setup.graph_batch) + 0.15 * setup.torch_compile + 0.1 * bool(setup.draft_tokens)
     return seconds + min(0.2, setup.graph_batch / 10_000)
 
 
