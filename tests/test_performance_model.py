@@ -15,6 +15,7 @@ from tuner.testing.performance import (
     effects,
     memory,
     shape_of,
+    slowdown,
     speed,
     start_seconds,
 )
@@ -148,3 +149,12 @@ def test_starts_are_short_and_longer_with_more_to_prepare() -> None:
 )
 def test_models_are_known_by_name(name: str, architecture: str) -> None:
     assert shape_of(name).architecture == architecture
+
+
+def test_slowdown_multiplies_the_factors_of_words_in_the_command() -> None:
+    words = ["python3", "-m", "sglang.launch_server", "--enable-dp-attention"]
+    assert slowdown(words, "") == 1.0
+    assert slowdown(words, "vllm=9,sglang.launch_server=2,--enable-dp-attention=0.5,--x=3") == 1.0
+    assert slowdown(words, "sglang.launch_server=2") == 2.0
+    with pytest.raises(ValueError, match="could not convert"):
+        slowdown(words, "sglang.launch_server=fast")

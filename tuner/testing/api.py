@@ -42,7 +42,7 @@ class Ask:
 
 @dataclass
 class Api:
-    """`ready`, `dead` and `stopping` are set by whoever runs it; `die` is called when a fault wants the engine dead."""
+    """`started` (listening), `ready` and `dead` are set by whoever runs it; a fault calls `die` to end the engine."""
 
     dialect: Dialect
     batch: Batch

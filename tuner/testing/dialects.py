@@ -76,9 +76,7 @@ class Dialect:
     versions: ClassVar[tuple[str, ...]] = ()
     children: ClassVar[tuple[Child, ...]] = ()
     stop: ClassVar[Literal["abort", "drain"]] = "abort"
-    early_listen: ClassVar[bool] = True
     models_before_ready: ClassVar[bool] = False
-    port_taken_hangs: ClassVar[bool] = False
 
     model: str
     asked: dict[str, Any]
@@ -129,7 +127,7 @@ class Dialect:
         """What it prints when the port is taken, and its return code; None: it stays and does nothing."""
         raise NotImplementedError
 
-    def child_died(self, request_running: bool) -> tuple[str, int | None]:
+    def child_died(self) -> tuple[str, int | None]:
         """What it prints when its child process was killed, and its return code; None: it stays."""
         raise NotImplementedError
 
@@ -221,10 +219,6 @@ def cuda_out_of_memory(free_gib: float) -> str:
         f"{max(0.0, free_gib) * 1024 % 700:.2f} MiB is free. Including non-PyTorch memory, this process has "
         f"{GPU_GIB - 0.04:.2f} GiB memory in use."
     )
-
-
-def not_found(path: str) -> Endpoint:
-    return Endpoint({"detail": "Not Found"}, 404)
 
 
 def model_card(dialect: Dialect, owner: str) -> dict[str, Any]:

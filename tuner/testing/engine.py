@@ -7,6 +7,7 @@ silent changes, ways to fail and to stop. How fast it is: `tuner.testing.perform
 Environment
     TUNER_FAKE_TIME_SCALE  multiplies every duration (1.0); starts take 0.3 to 1 s, what takes a real engine 5 s takes 1
     TUNER_FAKE_FAULT       faults on request: `tuner.testing.faults`
+    TUNER_FAKE_SLOWDOWN    word=factor,...: a launch whose command line holds the word takes that many times as long
     TUNER_FAKE_SEED        seed of the noise (default: another one each start)
     TUNER_FAKE_VERSION     the version it claims; TUNER_FAKE_GPUS how many GPUs it sees (CUDA_VISIBLE_DEVICES, else 8)
 
@@ -31,7 +32,7 @@ from tuner.testing.batching import Batch
 from tuner.testing.dialects import Dialect, StartFailed
 from tuner.testing.faults import Faults
 from tuner.testing.http import Connection, Request
-from tuner.testing.performance import Clock, start_seconds
+from tuner.testing.performance import Clock, slowdown, start_seconds
 from tuner.testing.processes import Child, fork
 
 _REACTION_S = 1.0  # until an engine notices that its child has died
@@ -97,7 +98,8 @@ class Engine:
         self._children, self._listener = children, listener
         seed = os.environ.get("TUNER_FAKE_SEED")
         noise = random.Random(int(seed) if seed else None)
-        self._batch = Batch(Clock(dialect.setup, noise), dialect.memory.kv_tokens, scale)
+        slower = slowdown(sys.argv, os.environ.get("TUNER_FAKE_SLOWDOWN", ""))
+        self._batch = Batch(Clock(dialect.setup, noise, slowdown=slower), dialect.memory.kv_tokens, scale)
         self._connections: set[Connection] = set()
         self._stopping = False
 
@@ -243,7 +245,7 @@ class Engine:
     def _react(self) -> None:
         if self._over.done() or self._stopping:
             return
-        text, returncode = self._dialect.child_died(bool(self._batch.running))
+        text, returncode = self._dialect.child_died()
         say(text)
         for connection in list(self._connections):
             connection.abort()

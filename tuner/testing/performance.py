@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 GPU_GIB = 139.8
@@ -222,10 +222,11 @@ class Clock:
     setup: Setup
     random: random.Random = field(default_factory=random.Random)
     cold_tokens: float = COLD_TOKENS
+    slowdown: float = 1.0
 
     def __post_init__(self) -> None:
         self.speed = speed(self.setup)
-        self._launch = self.random.gauss(1.0, LAUNCH_NOISE)
+        self._launch = self.slowdown * self.random.gauss(1.0, LAUNCH_NOISE)
 
     def step_seconds(self, prefill_tokens: int, decoding: int) -> float:
         """Seconds the step takes; called once for each step."""
@@ -246,6 +247,20 @@ class Clock:
         while accepted < self.setup.draft_tokens and self.random.random() < ACCEPTANCE:
             accepted += 1
         return 1 + accepted
+
+
+def slowdown(words: Sequence[str], asked: str) -> float:
+    """How many times longer every step takes: `asked` is a comma list of `word=factor`, and the factors of the
+    words that are in the command line multiply.
+
+    Raises:
+        ValueError: an entry is not of that form.
+    """
+    factor = 1.0
+    for entry in filter(None, asked.split(",")):
+        word, _, number = entry.rpartition("=")
+        factor *= float(number) if word in words else 1.0
+    return factor
 
 
 def start_seconds(setup: Setup) -> float:

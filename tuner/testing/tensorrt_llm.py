@@ -145,7 +145,7 @@ class TensorRTLLM(Dialect):
         fault = f"RuntimeError: Failed to bind socket to {where}: [Errno 98] Address already in use"
         return f"Traceback (most recent call last):\n{fault}\n", 1
 
-    def child_died(self, request_running: bool) -> tuple[str, int | None]:
+    def child_died(self) -> tuple[str, int | None]:
         return self._line("MPI worker 0 has died", "E"), None
 
     def stopping(self) -> str:
