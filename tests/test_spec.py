@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.written import SPACE, STUDY, adapters, load, write
-from tuner import locate, spec, studyfile
+from tuner import fields, locate, spec, studyfile
 from tuner.errors import SpecError
 from tuner.objective import NORMAL, PUBLISHED, Objective
 from tuner.space import Changes, Domain, Option, Parameter
@@ -178,6 +178,35 @@ def test_files_that_a_live_run_needs_are_looked_for_apart(tmp_path: Path) -> Non
     (tmp_path / "data/sharegpt.json").rmdir()
     (tmp_path / "data/sharegpt.json").write_text("[]")
     assert spec.check_files(study) == []
+
+
+def test_a_model_written_as_a_path_is_found_from_the_file_it_is_written_in(tmp_path: Path) -> None:
+    (tmp_path / "spaces").mkdir()
+    options = "{full: {}, small: {vllm: {model: ../distilled}}}"
+    (tmp_path / "spaces/space.yaml").write_text(f"stages: [{{name: size, options: {options}}}]\n")
+    written = "model: ./m\nsearch_space: spaces/space.yaml\nworkloads: {w: {}}\nengines: {vllm: {model: ../own}}\n"
+    study = load(tmp_path, written + "baseline: {command: vllm serve ./m}\n")
+    assert (study.model, study.space.models) == (f"{tmp_path}/m", {"vllm": f"{tmp_path.parent}/own"})
+    models = [study.space.settings(Configuration({"size": size})).model for size in ("baseline", "full", "small")]
+    assert models == [f"{tmp_path}/m", f"{tmp_path.parent}/own", f"{tmp_path}/distilled"]
+
+
+def test_only_what_begins_as_a_path_is_one() -> None:
+    assert fields.local_model("~/full", "/s/study.yaml") == os.path.expanduser("~/full")
+    for name in ("org/full", "/models/full", ".hidden/full", "~other"):
+        assert fields.local_model(name, "/s/study.yaml") == name
+
+
+def test_a_model_written_as_a_path_is_looked_for_before_a_live_run(tmp_path: Path) -> None:
+    def missing(engine: str) -> list[str]:
+        written = SMALL.replace("model: m", "model: ./m") + f"engines: {{vllm: {engine}}}\n"
+        return [fault.path for fault in spec.check_files(load(tmp_path, written, ONE))]
+
+    assert missing("{}") == ["model"]
+    assert missing("{model: ../own}") == ["engines.vllm.model"]
+    assert missing("{launcher: {type: process, simulated: true}}") == []
+    (tmp_path / "m").mkdir()
+    assert missing("{}") == []
 
 
 def test_the_spaces_shipped_are_found_in_a_source_checkout() -> None:

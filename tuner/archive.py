@@ -9,8 +9,10 @@ import logging
 import os
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import optuna
@@ -18,6 +20,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
 import tuner
+from tuner.database import database_errors, open_storage, open_study, place_of
 from tuner.errors import StorageError, StudyLocked
 from tuner.executors import Job
 from tuner.processes import Member, boot_id, lives, stat_of
@@ -26,7 +29,7 @@ from tuner.search.decide import decide
 from tuner.search.records import distributions, dump_outcome, live, load_outcome, tell
 from tuner.search.sampler import StagedSampler, suggest
 from tuner.spec import StudySpec
-from tuner.storage import StudyPaths, open_storage, open_study, read_json, storing, write_json
+from tuner.storage import StudyPaths, read_json, reserve_room, use_reserved_room, write_json
 from tuner.trial import Configuration, Failure, Measurement, Outcome, State, Trial
 
 logger = logging.getLogger(__name__)
@@ -35,15 +38,18 @@ logger = logging.getLogger(__name__)
 class Archive:
     """The store of one study. Only the process that holds the study's lock may call what writes.
 
+    `room_bytes`: what a launch needs free on the folder's disk.
+
     Raises:
         StorageError: from every method, when the folder or database cannot be used.
     """
 
-    def __init__(self, spec: StudySpec, paths: StudyPaths, create: bool = False) -> None:
-        self.spec, self.paths = spec, paths
+    def __init__(self, spec: StudySpec, paths: StudyPaths, create: bool = False, room_bytes: int = 0) -> None:
+        self.spec, self.paths, self._room_bytes = spec, paths, room_bytes
+        self._place = place_of(paths, spec.storage)
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # what happens is said in this project's words
         self._sampler = StagedSampler(spec.space, spec.method, spec.objective)
-        with storing(paths):
+        with self._storing():
             self._storage = open_storage(paths, spec.storage, create)
             self._study = self._open(self._storage, create)
         self._live: dict[int, optuna.Trial] = {}
@@ -54,7 +60,7 @@ class Archive:
         return f"{self.spec.name}-{self.spec.fingerprint[:8]}"
 
     def trials(self) -> list[Trial]:
-        with storing(self.paths):
+        with self._storing():
             return self._sampler.read(self._study.get_trials(deepcopy=False))
 
     def decide(self, trials: Iterable[Trial] | None = None) -> Decision:
@@ -64,7 +70,9 @@ class Archive:
 
     def start(self, decision: Evaluate) -> Job:
         """Make the trial that was decided: stored as running before anything is launched."""
-        with storing(self.paths):
+        if self._room_bytes:
+            reserve_room(self.paths, self._room_bytes)
+        with self._storing():
             trial = self._study.ask()
             configuration = suggest(self.spec.space, trial)
             trial.set_user_attr("owner", _me())
@@ -86,9 +94,12 @@ class Archive:
 
     def finish(self, job: Job, outcome: Outcome) -> None:
         """Record first, act after: the outcome goes to its file, then to the database."""
-        write_json(self.paths.trial(job.number).outcome, {"study": self.name, "outcome": dump_outcome(outcome)})
-        with storing(self.paths):
-            tell(self._study, self._live.pop(job.number), outcome, self.spec.objective, job.settings.engine)
+        try:
+            self._store(job, outcome)
+        except StorageError:
+            if not use_reserved_room(self.paths):
+                raise
+            self._store(job, outcome)
 
     def recover(self) -> list[int]:
         """Close the trials a killed run left running; the numbers of those abandoned.
@@ -98,7 +109,7 @@ class Archive:
         Raises:
             StudyLocked: the process that runs one of them is alive.
         """
-        with storing(self.paths):
+        with self._storing():
             return self._close(self._study)
 
     def comparisons(self, configuration: Configuration | None, trials: Iterable[Trial]) -> dict[str, Any]:
@@ -109,13 +120,13 @@ class Archive:
         if configuration is None:
             return {}
         identity = self.spec.space.identity(configuration)
-        stored = read_json(self.paths.comparison(identity))
+        stored = _kept(self.paths.comparison(identity))
         found: dict[str, Measurement | Failure] = {}
         for trial in trials:
             if trial.outcome is not None and self.spec.space.identity(trial.configuration) == identity:
                 found |= _keeping_measured(found, trial.outcome.comparisons)
-        if stored:
-            found |= _keeping_measured(found, load_outcome(stored["outcome"]).comparisons)
+        if stored is not None:
+            found |= _keeping_measured(found, stored.comparisons)
         return found
 
     def compare(self, configuration: Configuration, outcome: Outcome) -> None:
@@ -129,7 +140,7 @@ class Archive:
         A trial counts where the workload, objective, versions and node are the same and its options lead to the
         same launch. ("", 0) where there is nothing, or this study has trials already.
         """
-        with storing(self.paths):
+        with self._storing():
             if self._study.get_trials(deepcopy=False):
                 return "", 0
             earlier = [
@@ -153,6 +164,15 @@ class Archive:
     def _measures(self) -> str:
         """Identity of what a measurement means: everything in the study's identity but the space."""
         return replace(self.spec, space=replace(self.spec.space, stages=(), name="")).fingerprint
+
+    def _storing(self) -> AbstractContextManager[None]:
+        return database_errors(self._place)
+
+    def _store(self, job: Job, outcome: Outcome) -> None:
+        write_json(self.paths.trial(job.number).outcome, {"study": self.name, "outcome": dump_outcome(outcome)})
+        with self._storing():
+            tell(self._study, self._live[job.number], outcome, self.spec.objective, job.settings.engine)
+        del self._live[job.number]
 
     def _open(self, storage: BaseStorage, create: bool) -> optuna.Study:
         sampler = self._sampler
@@ -218,8 +238,7 @@ class Archive:
         running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         for frozen in running:
             _refuse_if_owner_lives(frozen)
-            kept = read_json(self.paths.trial(frozen.number).outcome) or {}
-            outcome = load_outcome(kept["outcome"]) if kept.get("study") == study.study_name else _abandoned()
+            outcome = _kept(self.paths.trial(frozen.number).outcome, study.study_name) or _abandoned()
             engine = str(frozen.user_attrs.get("engine", ""))
             tell(study, live(study, frozen), outcome, self.spec.objective, engine)
         return [frozen.number for frozen in running]
@@ -249,6 +268,18 @@ class Archive:
             if trial.outcome and trial.outcome.effective and self.spec.space.identity(trial.configuration) == identity
         ]
         return known[-1] if known else None
+
+
+def _kept(path: Path, study: str | None = None) -> Outcome | None:
+    """The outcome in a file (of this study); None where there is none, or what is there is not whole."""
+    stored = read_json(path)
+    if stored is None or (study is not None and stored.get("study") != study):
+        return None
+    try:
+        return load_outcome(stored["outcome"])
+    except (KeyError, ValueError):
+        logger.warning("%s: is damaged and left out", path)
+        return None
 
 
 def _keeping_measured(

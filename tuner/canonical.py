@@ -14,6 +14,7 @@ from tuner import rules
 from tuner.engines import Engine, FlagError
 from tuner.errors import Fault
 from tuner.faults import MOST, nearest
+from tuner.fields import local_model
 from tuner.space import Changes, Domain, Option, Parameter, Stage
 from tuner.spaceschema import Change
 from tuner.spaceschema import Domain as WrittenDomain
@@ -119,7 +120,8 @@ def _options(
 def _changes(document: Document, place: Place, change: Change, engine: str, to: Binding) -> tuple[Changes, list[Fault]]:
     adapter = to.adapters[engine]
     args, faults = flags(adapter, change.args, document, (*place, "args")) if adapter else ({}, [])
-    changes = Changes(args, change.env, change.model, change.replicas)
+    model = change.model and local_model(change.model, document.file)
+    changes = Changes(args, change.env, model, change.replicas)
     return changes, [*faults, *_varies_fixed(document, place, change, changes, engine, to)]
 
 

@@ -64,13 +64,22 @@ def _run(arguments: list[str]) -> int:
         return 1
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from tuner import __version__
+
+        _show(__version__)
+        raise typer.Exit()
+
+
 @app.callback()
 def _common(
-    debug: Annotated[bool, typer.Option("--debug", help="Show traces and log lines of everything.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the trace of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
-    if version:
-        _version()
+    """Options that stand before any command."""
 
 
 @app.command()
@@ -198,13 +207,6 @@ def bench(
         tokenizer=tokenizer,
     )
     _show(benching.bench(url, model, workload, timeout, result_dir if save_result else None, say=_say))
-
-
-def _version() -> None:
-    from tuner import __version__
-
-    _show(__version__)
-    raise typer.Exit()
 
 
 def _say(text: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,13 @@ from tuner.report.status import as_json, status_text
 from tuner.report.text import terminal
 from tuner.search import Done
 from tuner.spec import StudySpec, check_files, load
-from tuner.storage import StudyPaths, check_writable, read_json, request_stop, write_json
+from tuner.server import Limits
+from tuner.storage import StudyPaths, check_writable, file_errors, forget_stop, read_json, request_stop
+from tuner.storage import use_reserved_room, write_json
 from tuner.study import Limit, Progress, Stop, deadline, history, launch_command, write_reports
 from tuner.study import run as run_study
+
+logger = logging.getLogger(__name__)
 
 Say = Callable[[str], None]
 
@@ -71,15 +76,17 @@ def run(
     with ExitStack() as held:
         held.enter_context(study_lock(paths.folder))
         held.enter_context(_signals(stop, say))
-        paths.stop_request.unlink(missing_ok=True)
-        archive = Archive(spec, paths, create=True)
+        held.callback(use_reserved_room, paths)
+        forget_stop(paths)
+        archive = Archive(spec, paths, create=True, room_bytes=Limits().disk_floor_bytes)
         executor = held.enter_context(LocalExecutor(spec, paths, notify=_noting(paths, console)))
         _tell_taken_up(archive, executor, console)
         limit = Limit(_deadline(spec, began, until), trials, spec.budget.trials)
         try:
             reason = run_study(archive, executor, stop, limit, console)
         finally:
-            paths.now.unlink(missing_ok=True)
+            with suppress(OSError):
+                paths.now.unlink(missing_ok=True)
         told = write_reports(archive)
     show(terminal(told, launch_command(told)))
     return _ended(told, reason, stop, paths, say)
@@ -120,7 +127,7 @@ def stop(path: Path, now: bool) -> str:
 def status(path: Path, watch: bool, as_data: bool, show: Say) -> None:
     """Show how a study stands, once or again and again until it is interrupted."""
     while True:
-        told, now = _history(path), read_json(study_of(path)[1].now)
+        told, now = _history(path), _now(study_of(path)[1])
         holder = study_holder(study_of(path)[1].folder)
         running = now if holder is not None else None
         by = str(holder) if holder is not None else None
@@ -183,13 +190,26 @@ def _noting(paths: StudyPaths, console: Console) -> Callable[..., None]:
 
     def note(job: Any, text: str) -> None:
         console(Progress("doing", text, job.number, job=job))
-        write_json(
-            paths.now,
-            {"trial": job.number, "phase": job.phase, "configuration": dict(job.configuration), "doing": text,
-             "since": time.time()},
-        )  # fmt: skip
+        now = {
+            "trial": job.number,
+            "phase": job.phase,
+            "configuration": dict(job.configuration),
+            "doing": text,
+            "since": time.time(),
+        }
+        try:
+            write_json(paths.now, now)
+        except StorageError as error:  # no reason to lose the trial that runs
+            logger.warning("%s", error)
 
     return note
+
+
+def _now(paths: StudyPaths) -> dict[str, Any] | None:
+    """What a run noted last; None where that is not whole."""
+    now = read_json(paths.now) or {}
+    whole = {"trial", "phase", "configuration", "doing"} <= set(now) and isinstance(now.get("since"), (int, float))
+    return now if whole else None
 
 
 @contextmanager
@@ -255,8 +275,6 @@ def _start_afresh(target: StudyPaths) -> None:
     """Empty a replay's folder; one that is not a replay's is left alone."""
     if target.folder.exists() and any(target.folder.iterdir()) and not target.replayed.exists():
         raise TunerError(f"{target.folder} is not a replay's folder and is not overwritten; move it away")
-    try:
+    with file_errors(f"{target.folder} (a replay is written beside its study)"):
         shutil.rmtree(target.folder, ignore_errors=False) if target.folder.exists() else None
         target.folder.mkdir(parents=True)
-    except OSError as error:
-        raise StorageError(f"{target.folder}: {error.strerror}; a replay is written beside its study") from error

@@ -10,6 +10,7 @@ TunerError
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -31,6 +32,12 @@ class Fault:
         value = f" (got {self.value})" if self.value else ""
         way_out = f"; {self.way_out}" if self.way_out else ""
         return f"{place + ': ' if place else ''}{self.rule}{value}{way_out}"
+
+
+def without_password(url: str) -> str:
+    """A database URL, even one that cannot be parsed, as it may be shown: `***` for its secrets."""
+    hidden = re.sub(r"^(\w[\w+.-]*://[^:@/]*:|[^:@]*:(?!//))\S*@", r"\1***@", url)
+    return re.sub(r"([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&]*", r"\1***", hidden, flags=re.IGNORECASE)
 
 
 class TunerError(Exception):

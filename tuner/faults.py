@@ -31,9 +31,12 @@ class Model(BaseModel):
 M = TypeVar("M", bound=Model)
 
 
-def bad(rule: str, way_out: str = "", step: str = "") -> PydanticCustomError:
-    """What a validator of ours raises; `step` names the key inside the value that is at fault."""
-    return PydanticCustomError("fault", "{rule}", {"rule": rule, "way_out": way_out, "step": step})
+def bad(rule: str, way_out: str = "", step: str = "", shown: str | None = None) -> PydanticCustomError:
+    """What a validator of ours raises; `step` names the key inside the value that is at fault.
+
+    `shown` stands for the value where that holds a secret.
+    """
+    return PydanticCustomError("fault", "{rule}", {"rule": rule, "way_out": way_out, "step": step, "shown": shown})
 
 
 def nearest(name: object, names: Iterable[str], what: str = "known") -> str:
@@ -108,7 +111,8 @@ def _fault(detail: ErrorDetails, model: type[Model], document: Document, root: P
     if kind == "fault":
         place = (*place, context["step"]) if context["step"] else place
         value = place[-1] if detail["loc"][-1:] == ("[key]",) else _written(document, place)
-        return document.fault(place, context["rule"], value, context["way_out"])
+        shown = value if context["shown"] is None else context["shown"]
+        return document.fault(place, context["rule"], shown, context["way_out"])
     value = document.at(place)
     rule, way_out = _RULES.get(kind, detail["msg"]), ""
     if kind in _LIMITS:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -22,6 +24,14 @@ def seconds(value: Any) -> float:
     if not found or total <= 0:
         raise bad("must be a duration", way_out)
     return total
+
+
+def local_model(model: str, file: Path | str) -> str:
+    """A model as the engine is given it: one written as a path that begins with `./`, `../` or `~/` is a folder beside
+    `file` (in the home folder), and absolute from here on, for a server works in its trial's folder."""
+    if model not in (".", "..") and not model.startswith(("./", "../", "~/")):
+        return model
+    return os.path.abspath(Path(file).parent / os.path.expanduser(model))
 
 
 def _text(value: str) -> str:

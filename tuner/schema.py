@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from tuner.benchmarks import CLIENTS
+from tuner.errors import without_password
 from tuner.faults import Model, bad, nearest
 from tuner.fields import Count, EngineName, EnvName, EnvValue, ModelName, Name, Seconds, Text, seconds
 from tuner.launchers import LAUNCHERS
@@ -272,8 +273,12 @@ def _search_space(value: Any) -> Any:
 
 
 def _storage(value: str) -> str:
+    shown = without_password(value)
     if not re.match(r"[a-z][a-z0-9+]*://", value):
-        raise bad("must be a database URL", "write sqlite:///study.db or postgresql://host/name, or leave it out")
+        way_out = "write sqlite:///study.db or postgresql://host/name, or leave it out"
+        raise bad("must be a database URL", way_out, shown=shown)
+    if "@" in value.split("?")[0].rpartition("@")[0]:
+        raise bad("must have one @, before the host", "write an @ of the password as %40, a / as %2F", shown=shown)
     return value
 
 

@@ -145,10 +145,10 @@ class SearchSpace:
 
     def identity(self, configuration: Configuration) -> str:
         """The fingerprint of the launch this configuration leads to."""
-        known = self._identities
-        if configuration not in known:
-            known[configuration] = self.settings(configuration).fingerprint
-        return known[configuration]
+        identity = self._identities.get(configuration)
+        if identity is None:
+            identity = self._identities[configuration] = self.settings(configuration).fingerprint
+        return identity
 
     def replacing(self, **fields: Any) -> SearchSpace:
         return replace(self, **fields)

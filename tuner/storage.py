@@ -1,4 +1,4 @@
-"""The study folder: every file name in one class, the Optuna storage, and the requests one process leaves another.
+"""The study folder: every file name in one class, whole writes, room on the disk, the request to stop.
 
 study.yaml recorded.yaml            what people write
 study.db                            the Optuna studies, one for each identity of the study
@@ -6,13 +6,15 @@ trials/NNNN/                        server.log launch.json server.json outcome.j
 comparison/                         baseline and winner on the other workloads, where not part of confirming
 report.md report.html launch.sh     written again after every trial
 .tuner.lock .tuner-now.json .tuner-stop    who drives, what runs now, the request to stop
+.tuner-spare                               room on the disk kept for the next outcome, while a run lasts
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import sqlite3
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,14 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import optuna
-from optuna.storages import BaseStorage, RDBStorage
-from sqlalchemy.exc import SQLAlchemyError
-
 from tuner.errors import StorageError
 
-# How long a write waits for another process that is writing.
-_BUSY_TIMEOUT_S = 60
+# Enough to store the outcome of one trial twice: its file, and its rows with SQLite's write-ahead log.
+SPARE_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,10 @@ class StudyPaths:
         return self.folder / ".tuner-now.json"
 
     @property
+    def spare(self) -> Path:
+        return self.folder / ".tuner-spare"
+
+    @property
     def stop_request(self) -> Path:
         return self.folder / ".tuner-stop"
 
@@ -100,7 +102,7 @@ class StudyPaths:
 
     def set_aside(self, study: str) -> None:
         """Keep the launches of an earlier identity of the study out of the way: numbers start anew."""
-        with _clear_errors(self.folder), suppress(FileNotFoundError):
+        with file_errors(self.folder), suppress(FileNotFoundError):
             (self.folder / "trials").rename(self.folder / f"trials-{study}")
 
     def trials(self) -> list[TrialPaths]:
@@ -115,7 +117,7 @@ def write(path: Path, text: str) -> None:
     Raises:
         StorageError: no permission, no space.
     """
-    with _clear_errors(path):
+    with file_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -134,12 +136,13 @@ def write_json(path: Path, value: Any) -> None:
     write(path, json.dumps(value, indent=1, default=str) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """The value in a JSON file; None where the file is not there or not whole."""
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The mapping in a JSON file; None where the file is not there, not whole or something else."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
+    return found if isinstance(found, dict) else None
 
 
 def check_writable(paths: StudyPaths) -> None:
@@ -153,49 +156,32 @@ def check_writable(paths: StudyPaths) -> None:
     probe.unlink(missing_ok=True)
 
 
-def open_storage(paths: StudyPaths, url: str | None = None, create: bool = False) -> BaseStorage:
-    """The Optuna storage: SQLite in the study folder, or any URL Optuna takes.
+def reserve_room(paths: StudyPaths, wanted: int) -> None:
+    """Fail before a launch when the folder's disk has less than `wanted` bytes free; keep some for its outcome.
 
-    With SQLite a reader never blocks the writer (write-ahead log).
-
-    Raises:
-        StorageError: there is none yet (without `create`), or it cannot be read or written.
-    """
-    if url is None and not create and not paths.database.exists():
-        raise StorageError(f"{paths.folder}: nothing has been run here yet; start it with: tuner run {paths.folder}")
-    with _clear_errors(paths.database if url is None else Path(url)):
-        if url is not None and not url.startswith("sqlite"):
-            return optuna.storages.get_storage(url)
-        if url is None and create:
-            _write_ahead(paths.database)
-        return RDBStorage(
-            url or f"sqlite:///{paths.database}",
-            engine_kwargs={"connect_args": {"timeout": _BUSY_TIMEOUT_S}},
-            skip_table_creation=url is None and not create,
-        )
-
-
-def open_study(storage: BaseStorage, name: str, maximize: bool, sampler: optuna.samplers.BaseSampler) -> optuna.Study:
-    """The Optuna study of this name, made if it is not there.
+    What the launch has measured then finds room even when the disk fills meanwhile.
 
     Raises:
         StorageError
     """
-    with _clear_errors(Path(name)):
-        return optuna.create_study(
-            storage=storage,
-            study_name=name,
-            load_if_exists=True,
-            direction="maximize" if maximize else "minimize",
-            sampler=sampler,
+    with file_errors(paths.folder):
+        free = shutil.disk_usage(paths.folder).free
+    if free < wanted:
+        raise StorageError(
+            f"{paths.folder}: a launch needs {wanted / 1e6:.0f} MB free on this disk for logs and results (got "
+            f"{free / 1e6:.0f} MB); make room and run again: what has finished is kept"
         )
+    with file_errors(paths.spare), open(paths.spare, "ab") as file:
+        os.posix_fallocate(file.fileno(), 0, SPARE_BYTES)
 
 
-@contextmanager
-def storing(paths: StudyPaths) -> Iterator[None]:
-    """Turns what goes wrong with the database inside into a StorageError."""
-    with _clear_errors(paths.database):
-        yield
+def use_reserved_room(paths: StudyPaths) -> bool:
+    """Give the reserved room up; whether there was any."""
+    try:
+        paths.spare.unlink()
+    except OSError:
+        return False
+    return True
 
 
 def request_stop(paths: StudyPaths, now: bool) -> None:
@@ -206,51 +192,36 @@ def request_stop(paths: StudyPaths, now: bool) -> None:
 def stop_requested(paths: StudyPaths) -> str | None:
     """`now`, `after-trial` or None."""
     try:
-        return paths.stop_request.read_text(encoding="utf-8").strip() or None
-    except OSError:
+        asked = paths.stop_request.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
         return None
+    return asked if asked in ("now", "after-trial") else None
 
 
-def _write_ahead(database: Path) -> None:
-    database.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(database, timeout=_BUSY_TIMEOUT_S)
-    try:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.commit()
-    finally:
-        connection.close()
+def forget_stop(paths: StudyPaths) -> None:
+    """Drop a request that was left for an earlier run.
+
+    Raises:
+        StorageError
+    """
+    with file_errors(paths.stop_request):
+        paths.stop_request.unlink(missing_ok=True)
 
 
 @contextmanager
-def _clear_errors(path: Path) -> Iterator[None]:
+def file_errors(place: Path | str) -> Iterator[None]:
+    """Turns what the file system refuses inside into a StorageError that names `place`."""
     try:
         yield
-    except PermissionError as error:
-        raise StorageError(
-            f"{path}: no permission to write; give it, or copy the study to a folder of yours"
-        ) from error
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}; {_way_out(error)}") from error
-    except (SQLAlchemyError, sqlite3.Error, optuna.exceptions.StorageInternalError) as error:
-        cause = str(getattr(error, "orig", None) or error.__cause__ or error).splitlines()[0]
-        raise StorageError(
-            f"{path}: the study's database cannot be used: {cause}; {_database_way_out(cause)}"
-        ) from error
+        raise StorageError(f"{place}: {error.strerror or error}; {_way_out(error)}") from error
 
 
 def _way_out(error: OSError) -> str:
-    if error.errno == 28:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "make room on this disk and run again: what has finished is kept"
-    if error.errno == 30:
+    if error.errno == errno.EROFS:
         return "the file system is read-only: copy the study to one that can be written"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return "give the permission to write, or copy the study to a folder of yours"
     return "see that the folder exists and can be written"
-
-
-def _database_way_out(cause: str) -> str:
-    if "readonly" in cause:
-        return "make the file and its folder writable"
-    if "full" in cause or "disk I/O" in cause:
-        return "make room on this disk and run again: what has finished is kept"
-    if "locked" in cause:
-        return "another program holds it; close it and run again"
-    return "if the file is damaged, move it away and run again"

@@ -15,10 +15,12 @@ from tuner.engines import ENGINES, Engine, FlagError
 from tuner.engines.commands import split_env
 from tuner.errors import Fault, SpecError
 from tuner.faults import check, nearest, ordered
+from tuner.fields import local_model
 from tuner.objective import METHODS, Method, Objective
 from tuner.space import Changes, Option, SearchSpace
 from tuner.spacefile import Written
 from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec, StudySpec
+from tuner.yamlevents import Place
 from tuner.yamlfile import MOST_WRITTEN, Document
 
 Adapters: TypeAlias = Callable[[str, "str | None"], Engine]
@@ -68,6 +70,7 @@ def check_files(spec: StudySpec) -> list[Fault]:
             way_out = "put the file there; a path is relative to the study's file"
             faults.append(document.fault(("workloads", name, "path"), trouble, None, way_out))
     for name, engine in spec.engines.items():
+        faults += _missing_model(document, spec, engine)
         path = engine.launcher_options.get("path")
         if path is not None and not os.path.isdir(path):
             rule, way_out = f"there is no folder {path}", "name the bin folder in which the engine's program is"
@@ -148,8 +151,9 @@ def _bound(
         faults += more
     binding = canonical.Binding(had, fixed)
     bound = canonical.bind(written.document, written.stages, binding) if written else canonical.Bound()
-    models = {name: engine.model for name, engine in used.items() if engine.model}
-    space = SearchSpace(bound.stages, written.name if written else "", study.model or "", tuple(used), models, fixed)
+    models = {name: local_model(engine.model, document.file) for name, engine in used.items() if engine.model}
+    model = local_model(study.model or "", document.file)
+    space = SearchSpace(bound.stages, written.name if written else "", model, tuple(used), models, fixed)
     space, more = _with_baseline(document, study, space, had)
     return _Parts({n: _engine_spec(n, e, document) for n, e in used.items()}, space), [*faults, *bound.faults, *more]
 
@@ -196,7 +200,8 @@ def _with_baseline(
     if any(option.name == "baseline" for option in space.stages[0].options):
         rule = "the first stage has an option named baseline already"
         return space, [document.fault(("baseline",), rule, None, "rename that option, or leave the baseline out")]
-    model = settings.model if settings.model != space.models.get(name, space.model) else None
+    named = local_model(settings.model, document.file)
+    model = named if named != space.models.get(name, space.model) else None
     fixed = space.fixed.get(name, Changes())
     option = Option(
         "baseline", {name: _verbatim(Changes(settings.args, settings.env, model, settings.replicas), fixed)}
@@ -233,7 +238,7 @@ def _spec(
     return StudySpec(
         name=folder.name if file.name == STUDY_FILE else file.stem,
         folder=folder,
-        model=study.model or "",
+        model=parts.space.model,
         space=parts.space,
         engines=parts.engines,
         workloads=workloads,
@@ -276,6 +281,17 @@ def _node(written: schema.Node) -> NodeSpec:
     if isinstance(written.gpus, dict):
         return NodeSpec(0, written.gpus["simulated"], action, wait_s, written.port)
     return NodeSpec(written.gpus, 0, action, wait_s, written.port)
+
+
+def _missing_model(document: Document, spec: StudySpec, engine: EngineSpec) -> Iterator[Fault]:
+    """A model written as a path is a folder (or file) of this machine, if a process of this machine is to load it."""
+    own: Place = ("engines", engine.name, "model")
+    place: Place = own if engine.name in spec.space.models else ("model",)
+    written, model = document.at(place), spec.space.models.get(engine.name, spec.model)
+    loads = engine.launcher == "process" and not engine.launcher_options.get("simulated")
+    if loads and written != model and not os.path.exists(model):
+        way_out = "put the model there; a path is relative to the study's file"
+        yield document.fault(place, f"there is no model {model}", written, way_out)
 
 
 def _unreadable(path: Path) -> str:

@@ -28,10 +28,11 @@ class Configuration(Mapping[str, Scalar]):
     What was asked for. Immutable, hashable and JSON-able; equal whatever the order of its names.
     """
 
-    __slots__ = ("_items",)
+    __slots__ = ("_hash", "_items")
 
     def __init__(self, chosen: Mapping[str, Scalar] = EMPTY) -> None:
         self._items = dict(chosen)
+        self._hash = hash(frozenset(self._items.items()))
 
     def __getitem__(self, name: str) -> Scalar:
         return self._items[name]
@@ -43,10 +44,12 @@ class Configuration(Mapping[str, Scalar]):
         return len(self._items)
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._items.items()))
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Configuration) and self._items == other._items
+        return self is other or (
+            isinstance(other, Configuration) and self._hash == other._hash and self._items == other._items
+        )
 
     def __repr__(self) -> str:
         return f"Configuration({self._items})"

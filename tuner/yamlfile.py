@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from tuner.errors import Fault, SpecError
+from tuner.errors import Fault, SpecError, without_password
 from tuner.yamlevents import MAX_VALUES, SHOWN, TOO_DEEP, Mark, Place, Reader, where
 
 MAX_BYTES = 1_000_000
@@ -119,6 +119,8 @@ def shown(value: Any) -> str:
         return f"a mapping of {', '.join(str(key)[:20] for key in list(value)[:4])}"[:SHOWN] if value else "{}"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "[]"
+    if isinstance(value, str) and re.match(r"\w[\w+.-]*://", value):
+        value = without_password(value)
     text = repr(value[: 2 * SHOWN]) if isinstance(value, str) else str(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 

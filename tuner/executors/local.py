@@ -19,7 +19,7 @@ from tuner.launchers import Launcher, launcher
 from tuner.locks import free_port, node_locks
 from tuner.server import Limits
 from tuner.spec import StudySpec
-from tuner.storage import StudyPaths, TrialPaths, read_json, write_json
+from tuner.storage import StudyPaths, TrialPaths, file_errors, read_json, write_json
 from tuner.trial import Failure, Outcome, Settings, Slot
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,11 @@ def reap(paths: StudyPaths, launchers: dict[str, Launcher]) -> list[int]:
         stored = read_json(files.server)
         if stored is None:
             continue
-        identity = from_mapping(stored)
+        try:
+            identity = from_mapping(stored)
+        except (TypeError, ValueError) as error:
+            logger.warning("%s: is damaged and left out (%s)", files.server, error)
+            continue
         pids = (by_type.get(identity.launcher) or launcher(identity.launcher)).reap(identity)
         if pids:
             logger.info("ended the server that trial %s left: pids %s", files.folder.name, pids)
@@ -170,5 +174,6 @@ def reap(paths: StudyPaths, launchers: dict[str, Launcher]) -> list[int]:
 
 def _clear(files: TrialPaths) -> None:
     """A launch starts with an empty log. The folder may be left from a run that was killed before it was counted."""
-    files.folder.mkdir(parents=True, exist_ok=True)
-    files.log.unlink(missing_ok=True)
+    with file_errors(files.folder):
+        files.folder.mkdir(parents=True, exist_ok=True)
+        files.log.unlink(missing_ok=True)

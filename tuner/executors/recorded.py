@@ -21,6 +21,7 @@ from tuner.engines import FlagError, engine, engine_of_command
 from tuner.errors import Fault, SpecError
 from tuner.executors import Job
 from tuner.faults import Model, check, nearest
+from tuner.fields import local_model
 from tuner.spec import StudySpec
 from tuner.trial import Configuration, Effective, Failure, Measurement, Outcome, Settings
 from tuner.yamlfile import Document, scan
@@ -221,7 +222,8 @@ def _settings(entry: _Entry, spec: StudySpec) -> Settings:
     words = [word for word in argv if "=" not in word or word.startswith("-")] or argv
     name = engine_of_command(words)
     version = spec.engines[name].version if name in spec.engines else None
-    return engine(name, version).parse(argv, entry.env)
+    settings = engine(name, version).parse(argv, entry.env)
+    return replace(settings, model=local_model(settings.model, spec.file or spec.folder / "study.yaml"))
 
 
 def _entry(entry: _Entry, settings: Settings) -> Entry:

@@ -27,22 +27,23 @@ def decide(
     """
     objective = objective or Objective()
     steps = phases(space, method, seed)
-    order = {"": -1} | {phase.name: index for index, phase in enumerate(steps)}
-    trials = sorted((trial for trial in trials if trial.phase in order), key=lambda trial: trial.number)
+    by_phase: dict[str, list[Trial]] = {name: [] for name in ("", *(phase.name for phase in steps))}
+    for trial in sorted(trials, key=lambda trial: trial.number):
+        by_phase.get(trial.phase, []).append(trial)
     lineages: Lineages = (Lineage(space.baseline),)
-    scores = Scores(space, objective, method, ())
-    for index, phase in enumerate(steps):
-        counted = [t for t in trials if t.phase == phase.name or (order[t.phase] < index and not phase.fresh)]
-        scores = Scores(space, objective, method, counted)
-        pending = [
-            wish for wish in phase.wanted(lineages, scores) if scores.attempts(wish.configuration) < wish.launches
-        ]
+    searched = Scores(space, objective, method, by_phase[""])
+    confirmed = Scores(space, objective, method)
+    for phase in steps:
+        scores = confirmed if phase.fresh else searched
+        scores.add(by_phase[phase.name])
+        wishes = phase.wanted(lineages, scores)
+        pending = [wish for wish in wishes if scores.attempts(wish.configuration) < wish.launches]
         if pending:
             return _next(pending, phase, scores)
-        lineages = phase.conclude(lineages, scores) if not phase.fresh or scores.trials else lineages
+        lineages = phase.conclude(lineages, scores) if wishes else lineages
         if not lineages:
             return Done(None, baseline=space.baseline)
-    return _done(space, lineages, trials, objective, method, steps)
+    return _done(space, lineages, confirmed if lineages[0].confirmed else searched)
 
 
 def _next(pending: Sequence[Wanted], phase: Phase, scores: Scores) -> Decision:
@@ -58,18 +59,8 @@ def _next(pending: Sequence[Wanted], phase: Phase, scores: Scores) -> Decision:
     return Evaluate(wish.configuration, phase.name, wish.base, wish.threshold)
 
 
-def _done(
-    space: SearchSpace,
-    lineages: Lineages,
-    trials: Sequence[Trial],
-    objective: Objective,
-    method: Method,
-    steps: Sequence[Phase],
-) -> Done:
+def _done(space: SearchSpace, lineages: Lineages, scores: Scores) -> Done:
     """The winner: the one confirming launches chose, with their values; else the best-ranked lineage of the search."""
-    fresh = {phase.name for phase in steps if phase.fresh}
-    confirmed = lineages[0].confirmed
-    scores = Scores(space, objective, method, (t for t in trials if (t.phase in fresh) == confirmed))
     best = scores.best(lineage.incumbent for lineage in lineages)
     way = next((lineage for lineage in lineages if lineage.incumbent == best), None)
     return Done(
@@ -77,6 +68,6 @@ def _done(
         value=scores.value(best) if best is not None else None,
         baseline=space.baseline,
         baseline_value=scores.value(space.baseline),
-        confirmed=confirmed,
+        confirmed=lineages[0].confirmed,
         steps=way.steps if way else (),
     )

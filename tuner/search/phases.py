@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeAlias
 
 from tuner.objective import Method
@@ -84,9 +85,12 @@ def _first(space: SearchSpace, stage: Stage, method: Method, seed: int) -> Phase
 def _stage(space: SearchSpace, stage: Stage, method: Method, seed: int) -> Phase:
     """One stage, for each lineage by itself: its options on the incumbent, and the incumbent stays unless beaten."""
 
+    @cache  # asked for twice in a decision: what is wanted, what was tried
+    def options(incumbent: Configuration) -> list[Configuration]:
+        return space.candidates(stage, incumbent) if stage.options else []
+
     def candidates(lineage: Lineage, scores: Scores) -> list[Configuration]:
-        options = space.candidates(stage, lineage.incumbent) if stage.options else []
-        return options + proposals(space, stage, lineage.incumbent, scores, seed)
+        return options(lineage.incumbent) + proposals(space, stage, lineage.incumbent, scores, seed)
 
     def wanted(lineages: Lineages, scores: Scores) -> list[Wanted]:
         return [
