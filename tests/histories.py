@@ -10,48 +10,22 @@ from typing import Any
 
 import yaml
 
+from tests.spaces import PUBLISHED_SPACE
 from tuner.benchmarks import Workload
 from tuner.history import Comparison, History
 from tuner.objective import PUBLISHED, Objective
 from tuner.search import Evaluate
 from tuner.search.decide import decide
-from tuner.space import Changes, Option, SearchSpace, Stage
 from tuner.spec import EngineSpec, StudySpec
 from tuner.trial import Configuration, Failure, Launch, Measurement, Outcome, Settings, Slot, State, Trial
 
 RECORDED = Path(__file__).parent.parent / "studies" / "deepseek-r1-h200" / "recorded.yaml"
 MODEL = "deepseek-ai/DeepSeek-R1-0528"
 COMPARE_ON = ("short", "medium", "long", "very-long", "sharegpt-concurrency-4")
-MTP = {
-    "speculative-algorithm": "EAGLE", "speculative-num-steps": 1, "speculative-eagle-topk": 1,
-    "speculative-num-draft-tokens": 2,
-}  # fmt: skip
 Changed = Callable[[Outcome, Configuration], Outcome]
 
 
-def option(name: str, **engines: Mapping[str, Any]) -> Option:
-    return Option(name, {engine.replace("_", "-"): Changes(args=args) for engine, args in engines.items()})
-
-
-SPACE = SearchSpace(
-    name="deepseek-r1-h200",
-    model=MODEL,
-    engines=("vllm", "sglang", "tensorrt-llm"),
-    models={"tensorrt-llm": "/workspace/DeepSeek-R1-0528"},
-    stages=(
-        Stage(
-            "engine",
-            (
-                option("vllm", vllm={"tensor-parallel-size": 8}),
-                option("sglang", sglang={"tp-size": 8}),
-                option("tensorrt-llm", tensorrt_llm={"tp_size": 8, "ep_size": 8}),
-            ),
-        ),
-        Stage("parallelism", (option("default"), option("tp+dp-attention", sglang={"enable-dp-attention": True}))),
-        Stage("torch-compile", (option("off"), option("on", sglang={"enable-torch-compile": True}))),
-        Stage("speculative", (option("none"), option("mtp", sglang=MTP)), with_={"torch-compile": "on"}),
-    ),
-)
+SPACE = replace(PUBLISHED_SPACE, model=MODEL, models={"tensorrt-llm": "/workspace/DeepSeek-R1-0528"})
 WORKLOADS = {
     "sharegpt": Workload("sharegpt", "sharegpt", num_prompts=1000),
     "short": Workload("short", num_prompts=1000, input_len=128, output_len=4),

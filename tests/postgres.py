@@ -10,15 +10,16 @@ import importlib.util
 import os
 import pwd
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 USER, PASSWORD = "tuner", "p:ss/w0rd@{very}%secret"
 QUOTED = "p%3Ass%2Fw0rd%40%7Bvery%7D%25secret"
@@ -73,10 +74,17 @@ class PostgreSQL:
             time.sleep(0.05)
 
     def crash(self) -> None:
-        """End it at once, as when it is killed: every connection is cut."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(_DEADLINE_S)
+        """Kill it and all its processes: every connection is cut."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        main = psutil.Process(self._process.pid)
+        main.suspend()  # or it would start new ones
+        family = [*main.children(recursive=True), main]
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait(_DEADLINE_S)
+        psutil.wait_procs(family, _DEADLINE_S)
 
     def _state(self) -> str:
         try:

@@ -15,6 +15,10 @@ def option(name: str, **engines: Mapping[str, Value]) -> Option:
     return Option(name, {engine.replace("_", "-"): Changes(args=args) for engine, args in engines.items()})
 
 
+MTP: Mapping[str, Value] = {
+    "speculative-algorithm": "EAGLE", "speculative-num-steps": 1, "speculative-eagle-topk": 1,
+    "speculative-num-draft-tokens": 2,
+}  # fmt: skip
 PUBLISHED_SPACE = SearchSpace(
     name="deepseek-r1-h200",
     model="deepseek",
@@ -32,7 +36,7 @@ PUBLISHED_SPACE = SearchSpace(
         Stage("torch-compile", (option("off"), option("on", sglang={"enable-torch-compile": True}))),
         Stage(
             "speculative",
-            (option("none"), option("mtp", sglang={"speculative-algorithm": "EAGLE"})),
+            (option("none"), option("mtp", sglang=MTP)),
             with_={"torch-compile": "on"},
         ),
     ),

@@ -58,6 +58,7 @@ def run(script: str, folder: Path, **env: str) -> subprocess.CompletedProcess[st
 def test_shell_script_runs_the_measured_command(history: History, tmp_path: Path) -> None:
     script = export(history, "shell", plain)
     assert script.startswith("#!/bin/sh\n# study deepseek-r1-h200")
+    assert "\nexec sglang-serve deepseek-ai/DeepSeek-R1-0528 \\\n" in script
     assert "--enable-dp-attention \\\n" in script
     finished = run(script, tmp_path)
     assert finished.returncode == 0, finished.stderr
@@ -161,6 +162,18 @@ def test_how_it_was_started_and_replicas_are_said() -> None:
     script = export(published(space=space, engines=engines), "shell", plain)
     assert "# started with prefix=numactl --membind 0" in script
     assert "# measured as 2 replicas" in script
+
+
+def test_programs_are_found_where_the_launcher_found_them(tmp_path: Path) -> None:
+    folder = tmp_path / "it's a bin"
+    folder.mkdir()
+    stub(folder, "sglang-serve")
+    engines = {"sglang": EngineSpec("sglang", "0.5.3", launcher_options={"path": str(folder)})}
+    (tmp_path / "launch.sh").write_text(export(published(engines=engines), "shell", plain))
+    words = ["sh", "launch.sh"]
+    finished = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.split("TOKEN")[0].split() == shlex.split(SETTINGS)[1:]
 
 
 def test_an_infinite_gain_is_still_json() -> None:

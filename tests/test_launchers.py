@@ -227,6 +227,50 @@ def test_an_interruption_of_the_stop_still_kills(tmp_path):
         assert interrupter.wait(10) == 0
 
 
+# Its first thread ends alone, by the system call exit (60 on x86-64, 93 on others): state Z in /proc, and yet at work.
+HEADLESS = """
+import ctypes, platform, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(platform.machine(), 93), 0)
+"""
+
+
+def test_a_process_without_its_first_thread_lives_until_the_others_are_gone():
+    process = subprocess.Popen([sys.executable, "-c", HEADLESS])
+    try:
+        wait_for(lambda: processes.stat_of(process.pid).state == "Z")
+        member = processes.stat_of(process.pid).member
+        assert processes.lives(member)
+        assert processes.end(lambda: [member] if processes.lives(member) else [], 0.0) == [process.pid]
+        assert process.poll() in (-15, -9)
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+SHARES_MEMORY = """
+import signal, sys, time
+from multiprocessing.shared_memory import SharedMemory
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(SharedMemory(create=True, size=1000).name, flush=True)
+time.sleep(600)
+"""
+
+
+def test_shared_memory_of_a_killed_server_is_removed():
+    process = subprocess.Popen(
+        [sys.executable, "-c", SHARES_MEMORY], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with process:
+        segment = Path("/dev/shm", process.stdout.readline().strip())
+        assert segment.exists()
+        family = processes.Family(processes.stat_of(process.pid).member, "")
+        assert len(family.living()) == 2  # and the tracker
+        assert process.pid in processes.end(family.living, 0.0)
+        assert process.wait(10) == -9
+    assert not segment.exists()
+
+
 def test_reaping_needs_the_same_boot_and_the_same_process():
     started = launcher("process")
     with bystander() as process:

@@ -32,13 +32,14 @@ LAYERS = [
     ["tuner.spec"],
     ["tuner.spacefile"],
     ["tuner.canonical"],
-    ["tuner.studyfile"],
+    ["tuner.studyfile", "tuner.needs"],
     ["tuner.search"],
     ["tuner.history"],
     ["tuner.report", "tuner.exporters"],
     ["tuner.executors"],  # the contract; its implementations are higher
     ["tuner.evaluation"],
     ["tuner.storage"],
+    ["tuner.database"],
     ["tuner.executors.local", "tuner.executors.recorded"],
     ["tuner.archive"],
     ["tuner.study"],
@@ -48,7 +49,7 @@ LAYERS = [
     ["tuner.__main__"],
 ]
 # What a module imports inside a function because the other is above it: data flows down, the call is made late.
-LATE = {("tuner.spec", "tuner.studyfile")}
+LATE = {("tuner.spec", "tuner.studyfile"), ("tuner.spec", "tuner.needs")}
 
 
 def modules() -> dict[str, Path]:

@@ -274,3 +274,38 @@ def test_the_command_replays(study: Path) -> None:
     assert done.returncode == 0
     assert "7143.30" in done.stdout
     assert "I 20" not in done.stderr
+
+
+LUCKY = """
+model: m
+engines: {vllm: {version: 0.32.0}}
+search_space:
+  stages:
+    - {name: requests, options: {few: {vllm: {args: {max-num-seqs: 8}}}, many: {vllm: {args: {max-num-seqs: 128}}}}}
+    - {name: precision, options: {kept: {}, lower: {vllm: {args: {dtype: bfloat16}}}}}
+workloads: {w: {num_prompts: 10}, other: {num_prompts: 10}}
+objective: {maximize: total_token_throughput, workload: w}
+compare_on: [other]
+method: {base: normal, confirm: 1}
+"""
+
+
+def test_confirming_launches_measure_the_other_workloads_of_the_winner_not_of_a_lucky_loser(tmp_path: Path) -> None:
+    launches = [("few", "kept", 3000), ("many", "kept", 6800), ("many", "lower", 8500), ("many", "kept", 6700),
+                ("many", "lower", 6000), ("few", "kept", 3000), ("many", "kept", 6750)]  # fmt: skip
+    measurements: list[dict[str, Any]] = [
+        {
+            "workload": workload,
+            "configuration": {"requests": requests, "precision": precision},
+            "metrics": {"total_token_throughput": value},
+        }
+        for workload, chosen in (("w", launches), ("other", launches[:2]))
+        for requests, precision, value in chosen
+    ]
+    (tmp_path / "study.yaml").write_text(LUCKY)
+    (tmp_path / "recorded.yaml").write_text(yaml.safe_dump({"measurements": measurements}))
+    replay(tmp_path)
+    ended = told(tmp_path / "replay")
+    assert [trial.value for trial in ended.trials] == [value for _, _, value in launches]
+    assert [(c.workload, c.baseline is None, c.winner is None) for c in ended.comparisons] == [("other", False, False)]
+    assert not list((tmp_path / "replay").glob("comparison/*"))  # no launch was made for it alone

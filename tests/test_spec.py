@@ -166,7 +166,7 @@ def test_where_a_study_lies_is_no_part_of_its_identity(tmp_path: Path) -> None:
 def test_files_that_a_live_run_needs_are_looked_for_apart(tmp_path: Path) -> None:
     study = load(tmp_path)
     way_out = "put the file there; a path is relative to the study's file"
-    assert [str(fault).replace(f"{tmp_path}/", "") for fault in studyfile.check_files(study)] == [
+    assert [str(fault).replace(f"{tmp_path}/", "") for fault in spec.check_files(study)] == [
         f"study.yaml:13: workloads.sharegpt.path: there is no file data/sharegpt.json; {way_out}",
         "study.yaml:7: engines.vllm.launcher.path: there is no folder bin; "
         "name the bin folder in which the engine's program is",
@@ -207,6 +207,17 @@ def test_a_model_written_as_a_path_is_looked_for_before_a_live_run(tmp_path: Pat
     assert missing("{launcher: {type: process, simulated: true}}") == []
     (tmp_path / "m").mkdir()
     assert missing("{}") == []
+
+
+def test_a_tokenizer_is_looked_for_beside_the_study_before_a_live_run(tmp_path: Path) -> None:
+    study = load(tmp_path, SMALL.replace("w: {}", "w: {tokenizer: ./models/m}") + "engines: {vllm: {}}\n", ONE)
+    assert study.workload.tokenizer == f"{tmp_path}/models/m"
+    (fault,) = spec.check_files(study)
+    assert (fault.line, fault.path) == (3, "workloads.w.tokenizer")
+    assert "or the folder that holds one: no such file" in fault.rule
+    (tmp_path / "elsewhere").mkdir()
+    other = load(tmp_path / "elsewhere", (tmp_path / "study.yaml").read_text(), ONE)
+    assert other.fingerprint == study.fingerprint
 
 
 def test_the_spaces_shipped_are_found_in_a_source_checkout() -> None:

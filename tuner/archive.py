@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -24,13 +25,13 @@ from tuner.database import database_errors, open_storage, open_study, place_of
 from tuner.errors import StorageError, StudyLocked
 from tuner.executors import Job
 from tuner.processes import Member, boot_id, lives, stat_of
-from tuner.search import CONFIRM, Decision, Evaluate
+from tuner.search import CONFIRM, Decision, Done, Evaluate
 from tuner.search.decide import decide
 from tuner.search.records import distributions, dump_outcome, live, load_outcome, tell
 from tuner.search.sampler import StagedSampler, suggest
 from tuner.spec import StudySpec
 from tuner.storage import StudyPaths, read_json, reserve_room, use_reserved_room, write_json
-from tuner.trial import Configuration, Failure, Measurement, Outcome, State, Trial
+from tuner.trial import Configuration, Failure, Measurement, Outcome, Trial
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class Archive:
         self._sampler = StagedSampler(spec.space, spec.method, spec.objective)
         with self._storing():
             self._storage = open_storage(paths, spec.storage, create)
+            weakref.finalize(self, self._storage.engine.dispose)  # its connections end with this object
             self._study = self._open(self._storage, create)
         self._live: dict[int, optuna.Trial] = {}
 
@@ -244,15 +246,18 @@ class Archive:
         return [frozen.number for frozen in running]
 
     def _compare_on(self, decision: Evaluate) -> tuple[Any, ...]:
-        """Confirming launches also measure the other workloads: the baseline's, and the best of the search."""
+        """Confirming launches also measure the other workloads: the baseline's, and those of the search's winner.
+
+        That is the incumbent it ended with, which a single lucky measurement of another launch may well exceed.
+        """
         if decision.phase != CONFIRM:
             return ()
-        searched = [
-            t for t in self.trials() if t.phase != CONFIRM and t.state is State.MEASURED and t.value is not None
-        ]
-        objective, identity = self.spec.objective, self.spec.space.identity
-        best = min(searched, key=lambda t: objective.rank(t.value or 0.0, t.violation), default=None)
-        chosen = {identity(self.spec.space.baseline)} | ({identity(best.configuration)} if best else set())
+        searched = [trial for trial in self.trials() if trial.phase != CONFIRM]
+        unconfirmed = replace(self.spec.method, confirm=0)
+        end = decide(self.spec.space, searched, unconfirmed, self.spec.objective)
+        best = end.best if isinstance(end, Done) else None
+        chosen = {self.spec.space.identity(c) for c in (self.spec.space.baseline, best) if c is not None}
+        identity = self.spec.space.identity
         if identity(decision.configuration) not in chosen:
             return ()
         return tuple(self.spec.workloads[name] for name in self.spec.compare_on)
@@ -276,10 +281,13 @@ def _kept(path: Path, study: str | None = None) -> Outcome | None:
     if stored is None or (study is not None and stored.get("study") != study):
         return None
     try:
-        return load_outcome(stored["outcome"])
+        outcome = load_outcome(stored["outcome"])
     except (KeyError, ValueError):
+        outcome = Outcome()
+    if outcome.measurement is None and outcome.failure is None and not outcome.comparisons:
         logger.warning("%s: is damaged and left out", path)
         return None
+    return outcome
 
 
 def _keeping_measured(

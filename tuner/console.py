@@ -54,7 +54,7 @@ class Console:
         against = f" ({percent(self._spec.objective.gain(value, self._baseline))})" if self._baseline else ""
         if self._baseline is None and job.configuration == self._spec.space.baseline:
             self._baseline = value
-        no_op = ", a no-op: every flag asked for was ignored" if outcome.effective and outcome.effective.no_op else ""
+        no_op = ", a no-op: every flag asked for was ignored" if outcome.effective and outcome.effective.pools else ""
         return f"{value:.2f} {metric}{against}{no_op}"
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import re
 import sqlite3
+import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -17,8 +19,9 @@ from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage, RDBStorage
+from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError, SQLAlchemyError
 
 from tuner.errors import StorageError, without_password
 from tuner.storage import StudyPaths, file_errors
@@ -27,6 +30,9 @@ from tuner.storage import StudyPaths, file_errors
 _BUSY_TIMEOUT_S = 60
 # How long a database elsewhere may take to answer a new connection.
 _CONNECT_TIMEOUT_S = 15
+# How often the making of the tables is tried, as two studies may begin at once on one server.
+_CREATIONS = 5
+_NOTHING_YET = "nothing has been run here yet; start it with: tuner run"
 _KEPT = "what has finished is kept"
 _DAMAGED = "if the file is damaged, move it away (with its -wal and -shm, if there are any) and run again"
 _WAYS_OUT = (
@@ -40,7 +46,6 @@ _WAYS_OUT = (
         f"see that the database server runs and is reached from here, then run again: {_KEPT}",
     ),
     (r"plugin", "write sqlite:///study.db or postgresql://host/name, or leave storage out"),
-    (r"no such column|has no column", "it holds another program's tables: name another file, or move it away"),
 )
 
 
@@ -52,7 +57,7 @@ def place_of(paths: StudyPaths, url: str | None) -> str:
     return without_password(url) if file is None else str(file)
 
 
-def open_storage(paths: StudyPaths, url: str | None = None, create: bool = False) -> BaseStorage:
+def open_storage(paths: StudyPaths, url: str | None = None, create: bool = False) -> RDBStorage:
     """The Optuna storage of a study. A file of SQLite is relative to the study's folder.
 
     Raises:
@@ -87,7 +92,7 @@ def database_errors(place: str) -> Iterator[None]:
     except (SQLAlchemyError, sqlite3.Error, optuna.exceptions.StorageInternalError) as error:
         cause = _cause(error)
         if re.search(r"no such table|relation .* does not exist|table .* doesn't exist", cause, re.IGNORECASE):
-            raise StorageError(f"{place}: nothing has been run here yet; start it with: tuner run") from error
+            raise StorageError(f"{place}: {_NOTHING_YET}") from error
         raise StorageError(f"{place}: the study's database cannot be used: {cause}; {_way_out(cause)}") from error
 
 
@@ -139,8 +144,9 @@ def _refuse_foreign(file: Path) -> None:
     if _sealed(file):
         return
     with closing(sqlite3.connect(file, timeout=_BUSY_TIMEOUT_S)) as connection:
-        tables = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if tables and not tables & {"version_info", "studies"}:
+        tables = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {str(name) for (name,) in connection.execute("SELECT name FROM pragma_table_info('studies')")}
+    if tables and "version_info" not in tables and "study_name" not in columns:
         raise StorageError(
             f"{file}: holds another program's tables ({', '.join(sorted(tables)[:3])}), not a study's; "
             "move it away, or name another file: storage: sqlite:///NAME.db"
@@ -154,10 +160,35 @@ def _write_ahead(database: Path) -> None:
         connection.commit()
 
 
-def _connected(place: str, url: URL, create: bool) -> BaseStorage:
-    text = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")  # Optuna formats it
+def _connected(place: str, url: URL, create: bool) -> RDBStorage:
+    """Making the tables is tried again where others make them, too; a reader never makes any."""
+    if not create:
+        _refuse_unfinished(place, url)
+    for _ in range(_CREATIONS if create else 0):
+        try:
+            return _opened(place, url, create)
+        except (IntegrityError, ProgrammingError, OperationalError) as error:
+            if not re.search("already exists|unique|duplicate", str(error), re.IGNORECASE):
+                raise
+            time.sleep(random.uniform(0.1, 1.0))
+    return _opened(place, url, create)
+
+
+def _refuse_unfinished(place: str, url: URL) -> None:
+    """Optuna writes its version last when it makes the tables; opened earlier, it would write a second one."""
+    engine = create_engine(url, **_engine_options(url))
     try:
-        return RDBStorage(text, engine_kwargs=_engine_options(url), skip_table_creation=not create)
+        with engine.connect() as connection:
+            if connection.execute(text("SELECT version_num FROM alembic_version")).first() is None:
+                raise StorageError(f"{place}: {_NOTHING_YET}")
+    finally:
+        engine.dispose()
+
+
+def _opened(place: str, url: URL, create: bool) -> RDBStorage:
+    written = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")  # Optuna formats it
+    try:
+        return RDBStorage(written, engine_kwargs=_engine_options(url), skip_table_creation=not create)
     except ImportError as error:
         extra = "tuner[postgresql]" if url.get_backend_name() == "postgresql" else f"the driver of {url.drivername}"
         raise StorageError(
@@ -165,9 +196,7 @@ def _connected(place: str, url: URL, create: bool) -> BaseStorage:
             "or leave storage out of the study"
         ) from error
     except RuntimeError as error:  # tables of another Optuna
-        raise StorageError(
-            f"{place}: {_cause(error)} Or move it away and run again, which begins anew"
-        ) from error
+        raise StorageError(f"{place}: {_cause(error)} Or move it away and run again, which begins anew") from error
 
 
 def _engine_options(url: URL) -> dict[str, Any]:

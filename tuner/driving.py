@@ -26,10 +26,18 @@ from tuner.report.plan import command
 from tuner.report.status import as_json, status_text
 from tuner.report.text import terminal
 from tuner.search import Done
-from tuner.spec import StudySpec, check_files, load
 from tuner.server import Limits
-from tuner.storage import StudyPaths, check_writable, file_errors, forget_stop, read_json, request_stop
-from tuner.storage import use_reserved_room, write_json
+from tuner.spec import StudySpec, check_files, load
+from tuner.storage import (
+    StudyPaths,
+    check_writable,
+    file_errors,
+    forget_stop,
+    read_json,
+    request_stop,
+    use_reserved_room,
+    write_json,
+)
 from tuner.study import Limit, Progress, Stop, deadline, history, launch_command, write_reports
 from tuner.study import run as run_study
 
@@ -51,7 +59,10 @@ def study_of(path: Path, method: str | None = None) -> tuple[StudySpec, StudyPat
     if replayed is None:
         spec = load(path, method)
         return spec, StudyPaths(spec.folder)
-    spec = load(folder / str(replayed["study"]), method or replayed.get("method"))
+    if not isinstance(replayed.get("study"), str):
+        file = StudyPaths(folder).replayed
+        raise SpecError(f"{file}: is damaged, it names no study; replay the study again, or remove the file")
+    spec = load(folder / replayed["study"], method or replayed.get("method"))
     return spec, StudyPaths(folder)
 
 
@@ -176,7 +187,7 @@ def _tell_taken_up(archive: Archive, executor: LocalExecutor, console: Console) 
     if executor.reaped:
         console.note(f"ended what a killed run had left: pids {', '.join(map(str, executor.reaped))}")
     if abandoned := archive.recover():
-        console.note(f"trials {', '.join(map(str, abandoned))} were left running and are abandoned")
+        console.note(f"left running by a killed run, and now abandoned: trial {', '.join(map(str, abandoned))}")
     earlier, taken = archive.carry_over()
     if earlier:
         console.note(f"the study was edited: it goes on as {archive.name}; {taken} trials of {earlier} still count")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import httpx
 
@@ -260,22 +259,3 @@ class _timed:
 
     def __exit__(self, *exc: object) -> None:
         self._timings[self._hop] = self._timings.get(self._hop, 0.0) + time.monotonic() - self._begun
-
-
-def as_mapping(identity: Identity) -> Mapping[str, Any]:
-    """An identity as JSON types, for the trial's folder."""
-    return {
-        "launcher": identity.launcher,
-        "marker": identity.marker,
-        "boot_id": identity.boot_id,
-        "pid": identity.pid,
-        "start_time": identity.start_time,
-        "members": [list(member) for member in identity.members],
-        "facts": dict(identity.facts or {}),
-    }
-
-
-def from_mapping(stored: Mapping[str, Any]) -> Identity:
-    """The identity that `as_mapping` wrote."""
-    members = tuple((int(pid), int(start)) for pid, start in stored.get("members") or ())
-    return Identity(**{**stored, "members": members})

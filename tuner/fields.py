@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from tuner.engines import ENGINES
 from tuner.engines.commands import SLOT_ENV
 from tuner.faults import bad, nearest
+from tuner.trial import is_secret
 
 
 def seconds(value: Any) -> float:
@@ -68,7 +69,7 @@ def _env_name(name: str) -> str:
         raise bad("is not the name of an environment variable", "use letters, digits and _")
     if name in SLOT_ENV:
         raise bad("is set by the tuner for every launch", "leave it out; GPUs are chosen by node: {gpus: ...}")
-    if re.search(r"(TOKEN|API_KEY|SECRET|PASSWORD)$", name.upper()):
+    if is_secret(name):
         raise bad("a secret does not belong in a study", "set it in the shell that runs the tuner: servers inherit it")
     return name
 

@@ -89,12 +89,13 @@ class StudySpec:
     def fingerprint(self) -> str:
         """Identity of the study: model, space, deciding workload, objective, engine versions, node size.
 
-        Host, GPU UUIDs, method, budget and the folder a dataset lies in are no part of it: what was measured still
-        counts when they change.
+        Host, GPU UUIDs, method, budget and the folder a dataset or tokenizer lies in are no part of it: what was
+        measured still counts when they change.
         """
         versions = {name: engine.version for name, engine in self.engines.items()}
         node = self.node.simulated or (len(self.node.gpus) if isinstance(self.node.gpus, tuple) else self.node.gpus)
-        workload = replace(self.workload, path=self.workload.path and Path(self.workload.path).name)
+        path, tokenizer = (p and Path(p).name for p in (self.workload.path, self.workload.tokenizer))
+        workload = replace(self.workload, path=path, tokenizer=tokenizer)
         return fingerprint(
             [self.model, self.space.fingerprint, repr(workload), repr(self.objective), versions, str(node),
              self.benchmark.client, self.benchmark.warmup]
@@ -128,7 +129,8 @@ def load_space(path: Path | str) -> SearchSpace:
 
 
 def check_files(spec: StudySpec) -> list[Fault]:
-    """What a live run needs on this machine and does not find: datasets, the launchers' program folders."""
-    from tuner import studyfile
+    """What a live run needs on this machine and does not find: datasets, tokenizers, models written as paths,
+    the launchers' program folders."""
+    from tuner import needs
 
-    return studyfile.check_files(spec)
+    return needs.check_files(spec)

@@ -151,9 +151,11 @@ def check_writable(paths: StudyPaths) -> None:
     Raises:
         StorageError
     """
-    probe = paths.folder / ".tuner-probe"
-    write(probe, "x")
-    probe.unlink(missing_ok=True)
+    with file_errors(paths.folder):
+        paths.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=paths.folder) as probe:
+            probe.write(b"x")
+            probe.flush()
 
 
 def reserve_room(paths: StudyPaths, wanted: int) -> None:

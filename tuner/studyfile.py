@@ -20,7 +20,6 @@ from tuner.objective import METHODS, Method, Objective
 from tuner.space import Changes, Option, SearchSpace
 from tuner.spacefile import Written
 from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec, StudySpec
-from tuner.yamlevents import Place
 from tuner.yamlfile import MOST_WRITTEN, Document
 
 Adapters: TypeAlias = Callable[[str, "str | None"], Engine]
@@ -55,27 +54,6 @@ def load_space(name: str, adapters: Adapters = engines.engine) -> SearchSpace:
     if faults or bound.faults:
         raise SpecError(ordered([*faults, *bound.faults]))
     return SearchSpace(bound.stages, written.name, engines=tuple(names))
-
-
-def check_files(spec: StudySpec) -> list[Fault]:
-    """What the study needs on this machine and does not find; see `tuner.spec.check_files`."""
-    try:
-        document = yamlfile.scan(spec.file) if spec.file else Document("", {})
-    except SpecError as error:
-        return list(error.faults)
-    faults = []
-    for name in dict.fromkeys((spec.objective.workload, *spec.compare_on)):
-        workload = spec.workloads[name]
-        if workload.path is not None and (trouble := _unreadable(Path(workload.path))):
-            way_out = "put the file there; a path is relative to the study's file"
-            faults.append(document.fault(("workloads", name, "path"), trouble, None, way_out))
-    for name, engine in spec.engines.items():
-        faults += _missing_model(document, spec, engine)
-        path = engine.launcher_options.get("path")
-        if path is not None and not os.path.isdir(path):
-            rule, way_out = f"there is no folder {path}", "name the bin folder in which the engine's program is"
-            faults.append(document.fault(("engines", name, "launcher", "path"), rule, None, way_out))
-    return faults
 
 
 @dataclass(frozen=True)
@@ -258,8 +236,9 @@ def _spec(
 
 def _workload(name: str, workload: schema.Workload, folder: Path) -> Workload:
     fields = workload.model_dump()
-    if fields["path"] is not None:
-        fields["path"] = _relative(fields["path"], folder)
+    for key in ("path", "tokenizer"):
+        if fields[key] is not None:
+            fields[key] = _relative(fields[key], folder)
     return Workload(name=name, **fields)
 
 
@@ -281,26 +260,3 @@ def _node(written: schema.Node) -> NodeSpec:
     if isinstance(written.gpus, dict):
         return NodeSpec(0, written.gpus["simulated"], action, wait_s, written.port)
     return NodeSpec(written.gpus, 0, action, wait_s, written.port)
-
-
-def _missing_model(document: Document, spec: StudySpec, engine: EngineSpec) -> Iterator[Fault]:
-    """A model written as a path is a folder (or file) of this machine, if a process of this machine is to load it."""
-    own: Place = ("engines", engine.name, "model")
-    place: Place = own if engine.name in spec.space.models else ("model",)
-    written, model = document.at(place), spec.space.models.get(engine.name, spec.model)
-    loads = engine.launcher == "process" and not engine.launcher_options.get("simulated")
-    if loads and written != model and not os.path.exists(model):
-        way_out = "put the model there; a path is relative to the study's file"
-        yield document.fault(place, f"there is no model {model}", written, way_out)
-
-
-def _unreadable(path: Path) -> str:
-    """Why a file cannot be read, '' if it can."""
-    try:
-        if not path.exists():
-            return f"there is no file {path}"
-        if not path.is_file():
-            return f"{path} is not a file"
-        return "" if os.access(path, os.R_OK) else f"there is no permission to read {path}"
-    except OSError as error:
-        return f"{path} cannot be read: {error.strerror}"

@@ -120,12 +120,12 @@ class Launch:
 
 
 # Environment whose value is known to the server only; written as ${NAME:?}.
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|API_?KEY|CREDENTIAL", re.IGNORECASE)
+SECRET_NAME = r"[A-Za-z0-9_]*(?:API_?KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)"
 
 
 def is_secret(name: str) -> bool:
     """Whether an environment variable of this name holds something that must not be written down."""
-    return _SECRET.search(name) is not None
+    return re.fullmatch(SECRET_NAME, name, re.IGNORECASE) is not None
 
 
 def shell(argv: Sequence[str], env: Mapping[str, str] = EMPTY) -> str:
@@ -231,6 +231,11 @@ class Effective:
     verdicts: tuple[KeyVerdict, ...] = ()
     side_effects: tuple[SideEffect, ...] = ()
     no_op: bool = False
+
+    @property
+    def pools(self) -> bool:
+        """Whether a measurement under it is one of its base too: a no-op that moved nothing else of its own."""
+        return self.no_op and all(effect.derived for effect in self.side_effects)
 
 
 @dataclass(frozen=True)

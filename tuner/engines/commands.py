@@ -10,11 +10,10 @@ from typing import Any
 from tuner.engines import FlagError, as_json
 from tuner.engines.flags import LISTS, VALUELESS, Flag, Spelling, Table
 from tuner.engines.values import deep_merge, nested, normal, refuse_foreign
-from tuner.trial import Value
+from tuner.trial import Value, is_secret
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
-_SECRET = re.compile(r"(^HF_TOKEN$|TOKEN$|_API_KEY$|_SECRET$|PASSWORD$)")
 # Chosen by the slot or added by the tuner for its own reading: never part of what was asked for.
 SLOT_ENV = frozenset({"CUDA_VISIBLE_DEVICES", "VLLM_SERVER_DEV_MODE", "SPT_NOENV"})
 
@@ -30,7 +29,7 @@ def split_env(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         rest = rest[1:]
     env: dict[str, str] = {}
     while rest and (match := _ASSIGNMENT.fullmatch(rest[0])):
-        if _SECRET.search(match[1]):
+        if is_secret(match[1]):
             raise FlagError(match[1], "a secret has no place in a study", "export it before the tuner is started")
         env[match[1]] = match[2]
         rest = rest[1:]

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from tuner import gpu
 from tuner.benchmarks import client
 from tuner.engines import engine
-from tuner.evaluation import Place, as_mapping, evaluate, from_mapping
+from tuner.evaluation import Place, evaluate
 from tuner.executors import COMPARE, Job
-from tuner.launchers import Launcher, launcher
+from tuner.launchers import Identity, Launcher, launcher
 from tuner.locks import free_port, node_locks
 from tuner.server import Limits
 from tuner.spec import StudySpec
@@ -112,7 +112,7 @@ class LocalExecutor:
                 job,
                 place,
                 Slot(port=port, folder=files.folder.absolute()),
-                record=lambda identity: write_json(files.server, as_mapping(identity)),
+                record=lambda identity: write_json(files.server, identity.as_json()),
                 stop=self._stop,
                 notify=lambda text: self._notify(job, text),
             )
@@ -156,13 +156,8 @@ def reap(paths: StudyPaths, launchers: dict[str, Launcher]) -> list[int]:
     ended: list[int] = []
     by_type = {each.type: each for each in launchers.values()}
     for files in paths.trials():
-        stored = read_json(files.server)
-        if stored is None:
-            continue
-        try:
-            identity = from_mapping(stored)
-        except (TypeError, ValueError) as error:
-            logger.warning("%s: is damaged and left out (%s)", files.server, error)
+        identity = _identity(files)
+        if identity is None:
             continue
         pids = (by_type.get(identity.launcher) or launcher(identity.launcher)).reap(identity)
         if pids:
@@ -170,6 +165,16 @@ def reap(paths: StudyPaths, launchers: dict[str, Launcher]) -> list[int]:
         ended += pids
         files.server.unlink(missing_ok=True)
     return ended
+
+
+def _identity(files: TrialPaths) -> Identity | None:
+    """Who the server of this launch was; None where none is recorded, or the record is damaged."""
+    stored = read_json(files.server)
+    try:
+        return Identity.from_json(stored) if stored is not None else None
+    except (KeyError, TypeError, ValueError):
+        logger.warning("%s does not say which server it was; if one is left, end it by hand", files.server)
+        return None
 
 
 def _clear(files: TrialPaths) -> None:

@@ -20,7 +20,7 @@ from tuner.history import History
 from tuner.report import formats
 from tuner.report.facts import best_so_far, command_of
 from tuner.report.summary import Headline, summarise
-from tuner.trial import Launch, Settings, Slot, Trial
+from tuner.trial import Launch, Settings, Slot, Trial, is_secret
 
 EngineFor: TypeAlias = Callable[[str], Engine]
 
@@ -47,7 +47,7 @@ class Exported:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Names of the environment variables that the person must set."""
-        return tuple(name for name in self.launch.env if formats.is_secret(name))
+        return tuple(name for name in self.launch.env if is_secret(name))
 
 
 def export(history: History, format: str = "shell", engine_for: EngineFor | None = None) -> str:
@@ -108,7 +108,7 @@ def _started(history: History, engine: str) -> dict[str, str]:
     words = {
         name: " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
         for name, value in options.items()
-        if not isinstance(value, Mapping) and not formats.is_secret(name)
+        if not isinstance(value, Mapping) and not is_secret(name)
     }
     return {name: formats.redacted(formats.line(value)) for name, value in words.items()}
 

@@ -18,6 +18,8 @@ def _lines(made: Exported) -> Iterator[str]:
     yield "#!/bin/sh"
     yield from (f"# {formats.line(comment)}" for comment in _comments(made))
     yield "set -eu"
+    if "path" in made.started:
+        yield f'export PATH={shlex.quote(made.started["path"])}:"$PATH"'
     for name, value in made.launch.env.items():
         if name in made.secrets:
             yield f': "${{{name}:?is a secret of this launch: set it first}}"'
@@ -62,14 +64,15 @@ def _file(path: str, text: str) -> Iterator[str]:
 
 
 def _command(argv: Sequence[str]) -> Iterator[str]:
-    """The program and its positional words on the first line, then one flag a line."""
+    """The program and its positional words on the first line, then one flag a line. A signal sent to the script must
+    reach the server: it takes the shell's place."""
     lines: list[list[str]] = [[]]
     for word in argv:
         if word.startswith("--") or (len(lines) > 1 and word.startswith("-") and not _number(word)):
             lines.append([])
         lines[-1].append(word)
     shown = [shlex.join(words) for words in lines]
-    yield " \\\n  ".join(shown)
+    yield "exec " + " \\\n  ".join(shown)
 
 
 def _number(word: str) -> bool:

@@ -6,7 +6,7 @@ A launcher knows how to start, to own, to stop and to find again; `tuner.server`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
@@ -31,6 +31,15 @@ class Identity:
     start_time: int | None = None
     members: tuple[tuple[int, int], ...] = ()
     facts: Mapping[str, str] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Identity:
+        """What `as_json` wrote."""
+        members = tuple((int(pid), int(start)) for pid, start in stored["members"])
+        return cls(**{**stored, "members": members})
 
 
 class Handle(Protocol):

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from tuner.trial import Scalar
+from tuner.trial import SECRET_NAME, Scalar
 
 _METRICS = {
     "total_token_throughput": "total throughput",
@@ -17,9 +17,8 @@ _METRICS = {
 _ACRONYMS = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2el": "E2EL"}
 _NAMES = {"torch-compile": "torch.compile", "speculative": "speculative decoding", "mtp": "MTP"}
 _ANSI = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
-_SECRET_NAME = r"[A-Za-z0-9_]*(?:API_KEY|TOKEN|SECRET|PASSWORD)"
 _WORD = r"(?:'[^']*'|\"[^\"]*\"|\S+)"
-_SECRET_ASSIGNED = re.compile(rf"\b({_SECRET_NAME})=(?!['\"]?\$){_WORD}")
+_SECRET_ASSIGNED = re.compile(rf"\b({SECRET_NAME})=(?!['\"]?\$){_WORD}")
 _SECRET_FLAG = re.compile(rf"(--(?:admin-)?api[-_]key)([ =]+)(?!['\"]?\$){_WORD}")
 
 
@@ -101,8 +100,3 @@ def redacted(text: str) -> str:
     """A command without the values of secrets (HF_TOKEN, *_API_KEY, *_TOKEN, --api-key ...)."""
     text = _SECRET_ASSIGNED.sub(r"\1=${\1}", text)
     return _SECRET_FLAG.sub(r"\1\2${API_KEY}", text)
-
-
-def is_secret(name: str) -> bool:
-    """Whether an environment variable's value must not be written anywhere."""
-    return re.fullmatch(_SECRET_NAME, name, re.IGNORECASE) is not None

@@ -57,7 +57,8 @@ def plan(spec: StudySpec, minutes: tuple[float, float] = _MINUTES) -> str:
     lines += [
         "",
         f"{made.fewest} to {made.most} trials of these {len(made.commands)} launches (method {spec.method.name})"
-        + (f", then {compared} launches to compare on {', '.join(spec.compare_on)}" if compared else ""),
+        + (f", then {compared} launches to compare on {', '.join(spec.compare_on)}" if compared else "")
+        + ("; two more in each stage whose best gain is not plain" if spec.method.noise else ""),
         f"{low:.1f} to {high:.1f} hours at {minutes[0]:g} to {minutes[1]:g} minutes a launch"
         + (
             f", {low * gpus:.0f} to {high * gpus:.0f} GPU-hours on {gpus} GPUs"

@@ -4,7 +4,7 @@
 |------------------------------------------|--------------|-------------------|----------------------------------------|
 | measured                                 | COMPLETE     | median of repeats | user attributes below                  |
 | a limit missed                           | COMPLETE     | the value         | constraint `METRIC`, measured - limit  |
-| a no-op                                  | COMPLETE     | its own value     | constraint `no-op`, 1                  |
+| a no-op that moved nothing else          | COMPLETE     | its own value     | constraint `no-op`, 1                  |
 | failure, invalid measurement, abandoned  | FAIL         | none              | `failure`                              |
 | provably lost                            | PRUNED       | last report       |                                        |
 
@@ -117,7 +117,7 @@ def tell(study: optuna.Study, trial: optuna.Trial, outcome: Outcome, objective: 
         return
     for metric, limit in objective.limits.items():
         trial.set_constraint(metric, measurement.metrics.get(metric, 2 * limit) - limit)
-    if outcome.effective is not None and outcome.effective.no_op:
+    if outcome.effective is not None and outcome.effective.pools:
         trial.set_constraint(NO_OP, 1.0)
     study.tell(trial, measurement.metrics[objective.metric])
 

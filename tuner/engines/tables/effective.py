@@ -43,6 +43,10 @@ VLLM = Judging(
         "cudagraph-capture-sizes": frozenset({"max-num-seqs", "max-cudagraph-capture-size", "compilation-config"}),
         "max-cudagraph-capture-size": frozenset({"max-num-seqs", "cudagraph-capture-sizes", "compilation-config"}),
         "distributed-executor-backend": frozenset({"tensor-parallel-size", "pipeline-parallel-size"}),
+        "parallel_config.world_size": frozenset({"tensor-parallel-size", "pipeline-parallel-size"}),
+        "parallel_config.world_size_across_dp": frozenset(
+            {"tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"}
+        ),
     },
     volatile=(
         r"seed|instance_id|.*(_port|_ip)(_list)?|.*port",
@@ -84,7 +88,7 @@ SGLANG = Judging(
         "pp-max-micro-batch-size": frozenset({"max-running-requests"}),
     },
     volatile=(
-        r"random-seed|host|.*[-_]port|served_model_name|.*time.*|.*timestamp.*|weight-version|status",
+        r"random-seed|host|(.*[-_])?port|.*-addr|served_model_name|.*time.*|.*timestamp.*|weight-version|status",
         r"internal_states\.(memory_usage|last_gen_throughput|avg_spec|step_time|load|graph|.*throughput).*",
         r"(max_total_num_tokens|max_req_input_len|last_gen_throughput|avg_spec_accept_length).*",
     ),

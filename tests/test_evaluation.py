@@ -1,0 +1,138 @@
+"""One trial over a real server process: what comes back, and in which order things happen."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from tuner.benchmarks import Workload, client
+from tuner.engines import engine
+from tuner.evaluation import Place, evaluate
+from tuner.executors import Job
+from tuner.launchers import Identity, launcher
+from tuner.locks import free_port
+from tuner.search import CONFIRM
+from tuner.spec import BenchmarkSpec
+from tuner.trial import Configuration, Measurement, Outcome, Settings, Slot
+
+pytestmark = pytest.mark.slow
+
+WORKLOAD = Workload("all", num_prompts=12, input_len=24, output_len=6, seed=3)
+PLAIN = Settings("sglang", "simulated/tiny", {"tp-size": 8})
+
+
+class Bench:
+    """Evaluates jobs on the simulated engine and keeps what is told meanwhile."""
+
+    def __init__(self, folder: Path, repeats: int = 2, warmup: int | None = 0, version: str | None = None) -> None:
+        self.folder, self.told = folder, [""]
+        self.identities: list[Identity] = []
+        self.stop = threading.Event()
+        self.place = Place(
+            engine("sglang", "0.5.3"),
+            launcher("process", simulated=True),
+            client("tuner"),
+            BenchmarkSpec(warmup=warmup, repeats=repeats),
+            version=version,
+        )
+
+    def run(self, settings: Settings = PLAIN, **fields: object) -> Outcome:
+        job = Job(0, "engine", Configuration({"engine": "sglang"}), settings, WORKLOAD, **fields)  # type: ignore[arg-type]
+        with free_port() as port:
+            return evaluate(
+                job, self.place, Slot(port=port, folder=self.folder),
+                record=self.identities.append, stop=self.stop, notify=self.told.append,
+            )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "0000"
+
+
+def test_a_measurement_with_everything_learned(folder: Path) -> None:
+    bench = Bench(folder)
+    outcome = bench.run(compare_on=(Workload("other", num_prompts=4, input_len=24, output_len=4),))
+    assert outcome.failure is None
+    assert outcome.measurement is not None
+    assert len(outcome.measurement.repeats) == 2
+    assert outcome.measurement.metrics["completed"] == 12
+    assert outcome.measurement.metrics["total_output_tokens"] == 72
+    assert outcome.fingerprint == PLAIN.fingerprint
+    assert outcome.command.startswith("python3 -m sglang.launch_server --model-path simulated/tiny")
+    assert {"launch", "ready", "effective", "warm-up", "benchmark", "stop"} == outcome.timings.keys()
+    assert outcome.effective is not None
+    assert outcome.effective.version == "0.5.3"
+    assert [(v.key, v.status) for v in outcome.effective.verdicts] == [("tp-size", "as-asked")]
+    assert isinstance(outcome.comparisons["other"], Measurement)
+
+
+def test_the_identity_is_stored_before_anything_is_waited_for(folder: Path) -> None:
+    bench = Bench(folder, repeats=1)
+    bench.run()
+    assert bench.identities[0].pid is None
+    assert bench.identities[0].marker
+    assert bench.identities[1].pid is not None
+    stored = json.loads(json.dumps(bench.identities[-1].as_json()))
+    assert Identity.from_json(stored) == bench.identities[-1]
+
+
+def test_a_no_op_is_recognised_against_its_base(folder: Path) -> None:
+    bench = Bench(folder, repeats=1)
+    base = bench.run()
+    asked = Settings("sglang", "simulated/tiny", {"tp-size": 8, "enable-dp-attention": True})
+    outcome = bench.run(asked, base=PLAIN, base_effective=base.effective)
+    assert outcome.effective is not None
+    assert outcome.effective.no_op
+    assert outcome.effective.pools
+    assert {effect.key for effect in outcome.effective.side_effects} <= {"mem-fraction-static"}
+
+
+def test_another_version_than_claimed_is_refused(folder: Path) -> None:
+    outcome = Bench(folder, version="0.5.17").run()
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "version-mismatch"
+    assert "0.5.17" in outcome.failure.message
+    assert outcome.measurement is None
+
+
+def test_repeats_use_fresh_prompts_and_every_launch_the_same_ones(folder: Path) -> None:
+    first, second = (Bench(folder, repeats=2).run().measurement for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert first.metrics["total_input_tokens"] == second.metrics["total_input_tokens"]
+
+
+def test_warm_up_ends_when_two_passes_agree(folder: Path) -> None:
+    bench = Bench(folder, repeats=1, warmup=None)
+    bench.run()
+    passes = [text for text in bench.told if text.startswith("warm-up")]
+    assert 2 <= len(passes) <= 4
+
+
+def test_a_stop_request_ends_it_and_the_server(folder: Path) -> None:
+    bench = Bench(folder)
+    bench.stop.set()
+    outcome = bench.run()
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "interrupted"
+
+
+def test_a_confirming_launch_adds_nothing_of_the_tuner_s(folder: Path) -> None:
+    bench = Bench(folder, repeats=1)
+    bench.place = Place(
+        engine("vllm", "0.11.0"),
+        launcher("process", simulated=True),
+        client("tuner"),
+        BenchmarkSpec(warmup=0, repeats=1),
+    )
+    settings = Settings("vllm", "simulated/tiny", {"tensor-parallel-size": 8})
+    read, verbatim = bench.run(settings), bench.run(settings, verbatim=True)
+    assert read.effective is not None
+    assert verbatim.effective is not None
+    assert read.effective.source != verbatim.effective.source
+    assert CONFIRM == "confirm"
+    assert verbatim.measurement is not None
