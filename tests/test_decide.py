@@ -111,6 +111,13 @@ def test_an_interrupted_trial_is_always_launched_again() -> None:
     assert done.value == 7143.30
 
 
+def test_an_abandoned_trial_keeps_its_place() -> None:
+    results = iter([Failure("abandoned", "")] * 2)
+    measure = published()
+    trials, _ = run(PUBLISHED_SPACE, lambda c, n: next(results, None) or measure(c, n), PUBLISHED)
+    assert [trial.configuration["engine"] for trial in trials[:4]] == ["vllm", "vllm", "vllm", "sglang"]
+
+
 def test_one_launch_under_two_names_is_launched_once() -> None:
     trials, _ = run(PUBLISHED_SPACE, published(), PUBLISHED)
     identities = [PUBLISHED_SPACE.identity(trial.configuration) for trial in trials]

@@ -21,7 +21,7 @@ def check_files(spec: StudySpec) -> list[Fault]:
         document = yamlfile.scan(spec.file) if spec.file else Document("", {})
     except SpecError as error:
         return list(error.faults)
-    faults = []
+    faults: list[Fault] = []
     for name in dict.fromkeys((spec.objective.workload, *spec.compare_on)):
         faults += _missing_files(document, spec.workloads[name])
     for name, engine in spec.engines.items():

@@ -47,15 +47,18 @@ def decide(
 
 
 def _next(pending: Sequence[Wanted], phase: Phase, scores: Scores) -> Decision:
-    """The wish with the fewest launches so far, so that repeats are interleaved; Wait where all are running."""
-    open_wishes = [
-        wish
-        for wish in pending
-        if scores.attempts(wish.configuration) + scores.running(wish.configuration) < wish.launches
-    ]
+    """The wish with the fewest launches so far, so that repeats are interleaved; Wait where all are running.
+
+    A launch that is to be tried again has not been: it keeps its place.
+    """
+
+    def launched(wish: Wanted) -> int:
+        return int(scores.attempts(wish.configuration)) + scores.running(wish.configuration)
+
+    open_wishes = [wish for wish in pending if launched(wish) < wish.launches]
     if not open_wishes:
         return Wait()
-    wish = min(open_wishes, key=lambda w: scores.attempts(w.configuration) + scores.running(w.configuration))
+    wish = min(open_wishes, key=launched)
     return Evaluate(wish.configuration, phase.name, wish.base, wish.threshold)
 
 
