@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.written import SPACE, STUDY, adapters, faults, write
-from tuner import spec, studyfile, yamlfile
+from tuner import spec
 from tuner.errors import SpecError
-from tuner.spec import StudySpec
+from tuner.spec import StudySpec, studyfile, yamlfile
 
 LENGTHS = "write a number and a unit: 90s, 30m, 8h or 1h30m"
 

@@ -13,7 +13,7 @@ from tuner.engines import engine
 from tuner.evaluation import Place, evaluate
 from tuner.executors import Job
 from tuner.launchers import Identity, launcher
-from tuner.locks import free_port
+from tuner.node.locks import free_port
 from tuner.search import CONFIRM
 from tuner.spec import BenchmarkSpec
 from tuner.trial import Configuration, Measurement, Outcome, Settings, Slot

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from tuner import gpu
 from tuner.errors import NodeSick, SpecError
+from tuner.node import gpu
 from tuner.spec import NodeSpec
 from tuner.testing.nvml import FakeGpu, FakeNvml
 

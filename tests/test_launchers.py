@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.small_servers import bystander, small_launch, wait_for
-from tuner import ports, processes
 from tuner.errors import SpecError
 from tuner.launchers import Identity, launcher
 from tuner.launchers.process import environment
-from tuner.locks import free_port
-from tuner.processes import Member
+from tuner.node import ports, processes
+from tuner.node.locks import free_port
+from tuner.node.processes import Member
 from tuner.trial import Launch
 
 SHOWS_ITSELF = """#!/bin/sh

@@ -18,21 +18,22 @@ LAYERS = [
     ["tuner.engines"],
     ["tuner.benchmarks"],
     ["tuner.launchers"],  # the contract; its implementations are higher
-    ["tuner.processes"],
-    ["tuner.ports"],
+    ["tuner.node"],
+    ["tuner.node.processes"],
+    ["tuner.node.ports"],
     ["tuner.launchers.process", "tuner.launchers.attach"],
-    ["tuner.locks", "tuner.gpu"],
+    ["tuner.node.locks", "tuner.node.gpu"],
     ["tuner.readiness"],
     ["tuner.server"],
-    ["tuner.yamlevents"],
-    ["tuner.yamlfile"],
-    ["tuner.faults"],
-    ["tuner.fields"],
-    ["tuner.schema", "tuner.spaceschema"],
-    ["tuner.spec"],
-    ["tuner.spacefile"],
-    ["tuner.canonical"],
-    ["tuner.studyfile", "tuner.needs"],
+    ["tuner.spec"],  # the values; what reads them from files is higher
+    ["tuner.spec.yamlevents"],
+    ["tuner.spec.yamlfile"],
+    ["tuner.spec.faults"],
+    ["tuner.spec.fields"],
+    ["tuner.spec.schema", "tuner.spec.spaceschema"],
+    ["tuner.spec.spacefile"],
+    ["tuner.spec.canonical"],
+    ["tuner.spec.studyfile", "tuner.spec.needs"],
     ["tuner.search"],
     ["tuner.history"],
     ["tuner.report", "tuner.exporters"],
@@ -49,7 +50,7 @@ LAYERS = [
     ["tuner.__main__"],
 ]
 # What a module imports inside a function because the other is above it: data flows down, the call is made late.
-LATE = {("tuner.spec", "tuner.studyfile"), ("tuner.spec", "tuner.needs")}
+LATE = {("tuner.spec", "tuner.spec.studyfile"), ("tuner.spec", "tuner.spec.needs")}
 
 
 def modules() -> dict[str, Path]:

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from tests.small_servers import wait_for
-from tuner import locks
 from tuner.errors import StorageError, StudyLocked
-from tuner.locks import LOCK_NAME, free_port, lock_folder, node_locks, study_holder, study_lock
+from tuner.node import locks
+from tuner.node.locks import LOCK_NAME, free_port, lock_folder, node_locks, study_holder, study_lock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from tuner.locks import node_locks, study_lock
+from tuner.node.locks import node_locks, study_lock
 kind, where, *names = sys.argv[1:]
 lock = study_lock(Path(where)) if kind == "study" else node_locks(names, [20001], "their-study", Path(where))
 with lock:
@@ -154,7 +154,7 @@ def test_ports_are_below_the_ephemeral_ones():
 
 
 def test_the_folder_of_locks_is_for_all_users(tmp_path):
-    code = "from tuner.locks import lock_folder; import os; os.umask(0o077); print(lock_folder())"
+    code = "from tuner.node.locks import lock_folder; import os; os.umask(0o077); print(lock_folder())"
     wanted = tmp_path / "deep" / "tuner-locks"
     made = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "TUNER_LOCKS": str(wanted)}, text=True, capture_output=True,

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.small_servers import bystander, wait_for
-from tuner import ports, processes
 from tuner.launchers import Identity, launcher
-from tuner.locks import free_port
-from tuner.processes import Member
+from tuner.node import ports, processes
+from tuner.node.locks import free_port
+from tuner.node.processes import Member
 
 TUNER = """
 import json, sys, time

@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from tests.small_servers import MODEL, SmallEngine, small_launch, wait_for
-from tuner import ports, processes
 from tuner.errors import NodeSick, StorageError
 from tuner.launchers import Identity, launcher
-from tuner.locks import free_port
-from tuner.processes import Member
+from tuner.node import ports, processes
+from tuner.node.locks import free_port
+from tuner.node.processes import Member
 from tuner.server import LaunchFailed, Limits, serve
 from tuner.testing.nvml import FakeGpu, FakeNvml
 from tuner.trial import Launch, Slot
@@ -321,7 +321,7 @@ def test_an_attached_server_is_asked_and_left_alone(slot):
 
 
 def test_gpu_memory_is_waited_for_after_the_end(slot):
-    from tuner import gpu
+    from tuner.node import gpu
 
     given_back = []
 
@@ -343,7 +343,7 @@ def test_gpu_memory_is_waited_for_after_the_end(slot):
 
 
 def test_gpu_memory_that_stays_away_makes_the_node_sick(slot):
-    from tuner import gpu
+    from tuner.node import gpu
 
     card = FakeGpu("GPU-a")
     nvml = FakeNvml([card])

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.written import SPACE, STUDY, adapters, load, write
-from tuner import fields, locate, spec, studyfile
+from tuner import locate, spec
 from tuner.errors import SpecError
 from tuner.objective import NORMAL, PUBLISHED, Objective
 from tuner.space import Changes, Domain, Option, Parameter
-from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec
+from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec, fields, studyfile
 from tuner.trial import Configuration
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tuner import yamlfile
 from tuner.errors import SpecError
+from tuner.spec import yamlfile
 
 
 def faults(text: str) -> list[str]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tuner import studyfile
 from tuner.engines import Engine, FlagError
 from tuner.errors import SpecError
-from tuner.spec import StudySpec
+from tuner.spec import StudySpec, studyfile
 from tuner.trial import Settings, Value
 
 FLAGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {

@@ -24,7 +24,7 @@ import tuner
 from tuner.database import database_errors, open_storage, open_study, place_of
 from tuner.errors import StorageError, StudyLocked
 from tuner.executors import Job
-from tuner.processes import Member, boot_id, lives, stat_of
+from tuner.node.processes import Member, boot_id, lives, stat_of
 from tuner.search import CONFIRM, Decision, Done, Evaluate
 from tuner.search.decide import decide
 from tuner.search.records import distributions, dump_outcome, live, load_outcome, tell

@@ -21,7 +21,7 @@ from tuner.executors.local import LocalExecutor
 from tuner.executors.recorded import RecordedExecutor, Recording, load_recording, recording_of
 from tuner.exporters import export
 from tuner.history import History
-from tuner.locks import study_holder, study_lock
+from tuner.node.locks import study_holder, study_lock
 from tuner.report.plan import command
 from tuner.report.status import as_json, status_text
 from tuner.report.text import terminal

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 
 import httpx
 
-from tuner import gpu
 from tuner.benchmarks import Benchmark, Run, Workload
 from tuner.benchmarks.metrics import aggregate
 from tuner.benchmarks.verdicts import check, steady
 from tuner.engines import Engine
 from tuner.executors import Job
 from tuner.launchers import Identity, Launcher
+from tuner.node import gpu
 from tuner.server import LaunchFailed, Limits, Server, serve
 from tuner.spec import BenchmarkSpec
 from tuner.trial import Effective, Failure, Launch, Measurement, Outcome, Slot, Verdict, shell

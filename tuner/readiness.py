@@ -15,9 +15,9 @@ from typing import Any
 
 import httpx
 
-from tuner import ports
 from tuner.engines import Engine
 from tuner.launchers import Handle
+from tuner.node import ports
 from tuner.trial import Failure, Launch
 
 logger = logging.getLogger(__name__)

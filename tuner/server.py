@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tuner import gpu, ports
 from tuner.engines import Engine
 from tuner.launchers import Handle, Identity, Launcher
-from tuner.processes import boot_id
+from tuner.node import gpu, ports
+from tuner.node.processes import boot_id
 from tuner.readiness import DEFAULT_LIMITS, TAIL_BYTES, Limits, LogTail, Ready, diagnose, wait_until_ready
 from tuner.trial import Failure, Launch, Slot
 

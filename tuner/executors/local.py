@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
-from tuner import gpu
 from tuner.benchmarks import client
 from tuner.engines import engine
 from tuner.evaluation import Place, evaluate
 from tuner.executors import COMPARE, Job
 from tuner.launchers import Identity, Launcher, launcher
-from tuner.locks import free_port, node_locks
+from tuner.node import gpu
+from tuner.node.locks import free_port, node_locks
 from tuner.server import Limits
 from tuner.spec import StudySpec
 from tuner.storage import StudyPaths, TrialPaths, file_errors, read_json, write_json

@@ -20,11 +20,11 @@ from tuner.benchmarks.verdicts import check as verdicts_of
 from tuner.engines import FlagError, engine, engine_of_command
 from tuner.errors import Fault, SpecError
 from tuner.executors import Job
-from tuner.faults import Model, check, nearest
-from tuner.fields import local_model
 from tuner.spec import StudySpec
+from tuner.spec.faults import Model, check, nearest
+from tuner.spec.fields import local_model
+from tuner.spec.yamlfile import Document, scan
 from tuner.trial import Configuration, Effective, Failure, Measurement, Outcome, Settings
-from tuner.yamlfile import Document, scan
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tuner.errors import SpecError
 from tuner.launchers import Identity
-from tuner.processes import boot_id
+from tuner.node.processes import boot_id
 from tuner.trial import Launch
 
 

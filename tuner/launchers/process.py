@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tuner
-from tuner import ports, processes
 from tuner.errors import SpecError
 from tuner.launchers import Identity
-from tuner.processes import Family, Member
+from tuner.node import ports, processes
+from tuner.node.processes import Family, Member
 from tuner.trial import Launch
 
 _REAP_GRACE_S = 3.0

@@ -1,4 +1,4 @@
-"""A pretended NVML for tests on machines without GPUs: hand it to functions of `tuner.gpu` as `nvml`."""
+"""A pretended NVML for tests on machines without GPUs: hand it to functions of `tuner.node.gpu` as `nvml`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from tuner.errors import Fault, SpecError, without_password
-from tuner.yamlevents import MAX_VALUES, SHOWN, TOO_DEEP, Mark, Place, Reader, where
+from tuner.spec.yamlevents import MAX_VALUES, SHOWN, TOO_DEEP, Mark, Place, Reader, where
 
 MAX_BYTES = 1_000_000
 MOST_WRITTEN = 10_000  # values in what a person writes by hand: more would only make faults slow to tell

@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tuner import canonical, engines, schema, spacefile, yamlfile
+from tuner import engines
 from tuner.benchmarks import Workload
 from tuner.engines import ENGINES, Engine, FlagError
 from tuner.engines.commands import split_env
 from tuner.errors import Fault, SpecError
-from tuner.faults import check, nearest, ordered
-from tuner.fields import local_model
 from tuner.objective import METHODS, Method, Objective
 from tuner.space import Changes, Option, SearchSpace
-from tuner.spacefile import Written
-from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec, StudySpec
-from tuner.yamlfile import MOST_WRITTEN, Document
+from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec, StudySpec, canonical, schema, spacefile, yamlfile
+from tuner.spec.faults import check, nearest, ordered
+from tuner.spec.fields import local_model
+from tuner.spec.spacefile import Written
+from tuner.spec.yamlfile import MOST_WRITTEN, Document
 
 Adapters: TypeAlias = Callable[[str, "str | None"], Engine]
 STUDY_FILE = "study.yaml"

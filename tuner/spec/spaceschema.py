@@ -1,4 +1,4 @@
-"""The shape of a search space, field by field. What must hold between stages is checked in `tuner.spacefile`."""
+"""The shape of a search space, field by field. What must hold between stages is checked in `tuner.spec.spacefile`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from tuner import rules
-from tuner.faults import Model, bad
-from tuner.fields import EngineName, EnvName, EnvValue, ModelName, Name
+from tuner.spec.faults import Model, bad
+from tuner.spec.fields import EngineName, EnvName, EnvValue, ModelName, Name
 
 RESERVED_NAMES = ("confirm", "undo", "combine")
 

@@ -1,6 +1,6 @@
-"""The shape of study.yaml, field by field; the shape of a search space is in `tuner.spaceschema`.
+"""The shape of study.yaml, field by field; the shape of a search space is in `tuner.spec.spaceschema`.
 
-A model says what each value must be by itself. What must hold between values is checked in `tuner.studyfile`.
+A model says what each value must be by itself. What must hold between values is checked in `tuner.spec.studyfile`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from tuner.benchmarks import CLIENTS
 from tuner.errors import without_password
-from tuner.faults import Model, bad, nearest
-from tuner.fields import Count, EngineName, EnvName, EnvValue, ModelName, Name, Seconds, Text, seconds
 from tuner.launchers import LAUNCHERS
 from tuner.objective import METHODS
+from tuner.spec.faults import Model, bad, nearest
+from tuner.spec.fields import Count, EngineName, EnvName, EnvValue, ModelName, Name, Seconds, Text, seconds
 
 _SPREAD = ("mean", "median", "std", "p50", "p90", "p95", "p99")
 LATENCIES = tuple(f"{spread}_{name}_ms" for name in ("ttft", "tpot", "itl", "e2el") for spread in _SPREAD)

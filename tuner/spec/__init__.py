@@ -110,7 +110,7 @@ def load(path: Path, method: str | None = None) -> StudySpec:
     Raises:
         SpecError: with every fault in the study and its search space, each with file, line and path in it.
     """
-    from tuner import studyfile  # reading needs pydantic and this module's values
+    from tuner.spec import studyfile  # reading needs pydantic and this module's values
 
     return studyfile.load(path, method)
 
@@ -123,7 +123,7 @@ def load_space(path: Path | str) -> SearchSpace:
     Raises:
         SpecError: with every fault in it.
     """
-    from tuner import studyfile
+    from tuner.spec import studyfile
 
     return studyfile.load_space(str(path))
 
@@ -131,6 +131,6 @@ def load_space(path: Path | str) -> SearchSpace:
 def check_files(spec: StudySpec) -> list[Fault]:
     """What a live run needs on this machine and does not find: datasets, tokenizers, models written as paths,
     the launchers' program folders."""
-    from tuner import needs
+    from tuner.spec import needs
 
     return needs.check_files(spec)

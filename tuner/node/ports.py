@@ -7,7 +7,7 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 
-from tuner.processes import command_of, table_of_processes
+from tuner.node.processes import command_of, table_of_processes
 
 _LISTEN = "0A"
 

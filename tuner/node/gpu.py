@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from tuner.errors import NodeSick, SpecError
-from tuner.processes import command_of
+from tuner.node.processes import command_of
 from tuner.trial import Failure
 
 logger = logging.getLogger(__name__)

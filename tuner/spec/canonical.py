@@ -13,15 +13,15 @@ from typing import Any
 from tuner import rules
 from tuner.engines import Engine, FlagError
 from tuner.errors import Fault
-from tuner.faults import MOST, nearest
-from tuner.fields import local_model
 from tuner.space import Changes, Domain, Option, Parameter, Stage
-from tuner.spaceschema import Change
-from tuner.spaceschema import Domain as WrittenDomain
-from tuner.spaceschema import Stage as WrittenStage
+from tuner.spec.faults import MOST, nearest
+from tuner.spec.fields import local_model
+from tuner.spec.spaceschema import Change
+from tuner.spec.spaceschema import Domain as WrittenDomain
+from tuner.spec.spaceschema import Stage as WrittenStage
+from tuner.spec.yamlevents import Place
+from tuner.spec.yamlfile import Document, shown
 from tuner.trial import Value
-from tuner.yamlevents import Place
-from tuner.yamlfile import Document, shown
 
 
 @dataclass(frozen=True)

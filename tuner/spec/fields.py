@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from tuner.engines import ENGINES
 from tuner.engines.commands import SLOT_ENV
-from tuner.faults import bad, nearest
+from tuner.spec.faults import bad, nearest
 from tuner.trial import is_secret
 
 

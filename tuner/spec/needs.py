@@ -6,13 +6,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tuner import yamlfile
 from tuner.benchmarks import Workload
 from tuner.benchmarks.tokenizer import load_tokenizer
 from tuner.errors import Fault, SpecError
-from tuner.spec import EngineSpec, StudySpec
-from tuner.yamlevents import Place
-from tuner.yamlfile import Document
+from tuner.spec import EngineSpec, StudySpec, yamlfile
+from tuner.spec.yamlevents import Place
+from tuner.spec.yamlfile import Document
 
 
 def check_files(spec: StudySpec) -> list[Fault]:

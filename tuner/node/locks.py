@@ -20,9 +20,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tuner import ports as tcp
 from tuner.errors import StorageError, StudyLocked
-from tuner.processes import Member, command_of, lives, stat_of
+from tuner.node import ports as tcp
+from tuner.node.processes import Member, command_of, lives, stat_of
 
 logger = logging.getLogger(__name__)
 

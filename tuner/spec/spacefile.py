@@ -1,6 +1,6 @@
 """The search space of a study as it is written: found (shipped, a file, or inline), read, and checked in itself.
 
-What needs an engine's adapter (are there such flags?) is checked by `tuner.canonical`.
+What needs an engine's adapter (are there such flags?) is checked by `tuner.spec.canonical`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner import locate, yamlfile
+from tuner import locate
 from tuner.errors import Fault, SpecError
-from tuner.faults import check, nearest
-from tuner.spaceschema import Space, Stage
-from tuner.yamlevents import Place
-from tuner.yamlfile import MOST_WRITTEN, Document, shown
+from tuner.spec import yamlfile
+from tuner.spec.faults import check, nearest
+from tuner.spec.spaceschema import Space, Stage
+from tuner.spec.yamlevents import Place
+from tuner.spec.yamlfile import MOST_WRITTEN, Document, shown
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tuner.errors import Fault
-from tuner.yamlevents import Place
-from tuner.yamlfile import Document
+from tuner.spec.yamlevents import Place
+from tuner.spec.yamlfile import Document
 
 MOST = 100
 
