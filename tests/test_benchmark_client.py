@@ -224,14 +224,12 @@ def test_https() -> None:
 
 
 def test_ipv6() -> None:
-    if not socket.has_ipv6:
-        pytest.skip("this machine has no IPv6")
     try:
         with Serving(stream(), host="::1") as server:
             measured = run(f"http://[::1]:{server.port}")
-    except OSError:
-        pytest.skip("this machine has no IPv6 loopback")
-    assert measured.metrics["success_rate"] == 1
+            assert measured.metrics["success_rate"] == 1
+    except OSError:  # a machine without IPv6: the address is still read right, and the failure told as one
+        assert "::1" in only_error(run("http://[::1]:9")) or socket.has_ipv6 is False
 
 
 # -- when it is sent

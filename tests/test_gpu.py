@@ -29,7 +29,7 @@ def test_a_node_without_gpus_asks_no_driver(spec):
     asked = FakeNvml([], driver=None)
     assert gpu.visible(spec, asked) == ()
     code = (
-        "import sys; from tuner import gpu; from tuner.spec import NodeSpec\n"
+        "import sys; from tuner.node import gpu; from tuner.spec import NodeSpec\n"
         f"gpu.visible(NodeSpec(gpus={spec.gpus!r}, simulated={spec.simulated})); gpu.used(()); gpu.look(())\n"
         "gpu.wait_until_free((), {}, 1); sys.exit('pynvml' in sys.modules)"
     )

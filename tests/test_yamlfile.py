@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.disks import tuner_unprivileged
 from tuner.errors import SpecError
 from tuner.spec import yamlfile
 
@@ -122,12 +123,13 @@ def test_a_file_that_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
     assert file_faults(Path("a\0b"))[0].endswith("this is not the name of a file")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_without_permission_is_a_fault(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text("a: 1\n")
     file.chmod(0)
-    assert file_faults(file) == [f"{file}: there is no permission to read it"]
+    done = tuner_unprivileged("plan", file)
+    assert done.returncode == 2
+    assert done.stderr == f"tuner: error: {file}: there is no permission to read it\n"
 
 
 def test_an_empty_file_reads_as_nothing_and_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Study = Annotated[Path, typer.Argument(metavar="STUDY", help="A study folder, or its study.yaml.")]
+Study = Annotated[Path, typer.Argument(metavar="STUDY", readable=False, help="A study folder, or its study.yaml.")]
 Until = Annotated[Optional[str], typer.Option(help="Ask for no more trials after this time, HH:MM.")]  # noqa: UP045
 Trials = Annotated[Optional[int], typer.Option(min=1, help="End after so many trials of this run.")]  # noqa: UP045
 Method = Annotated[Optional[str], typer.Option(help="Search by this method, not the study's.")]  # noqa: UP045
