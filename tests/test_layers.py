@@ -42,6 +42,7 @@ LAYERS = [
     ["tuner.storage"],
     ["tuner.database"],
     ["tuner.executors.local", "tuner.executors.recorded"],
+    ["tuner.editions"],
     ["tuner.archive"],
     ["tuner.study"],
     ["tuner.console", "tuner.benching"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -126,6 +128,57 @@ def test_stop_now_from_another_shell(study: Path) -> None:
     assert tuner("stop", study).returncode == 1
 
 
+def test_under_nohup_a_hangup_is_nothing(study: Path) -> None:
+    words = ["nohup", sys.executable, "-m", "tuner", "run", str(study)]
+    run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until(lambda: servers(study), "a server")
+    run.send_signal(signal.SIGHUP)
+    assert run.wait(120) == 0
+    assert status(study)["done"]
+
+
+def test_without_nohup_a_hangup_stops_the_server(study: Path) -> None:
+    run = start("run", study)
+    wait_until(lambda: servers(study), "a server")
+    run.send_signal(signal.SIGHUP)
+    assert run.wait(60) == 130
+    assert servers(study) == []
+
+
+def test_a_run_goes_on_though_nobody_reads_what_it_says(study: Path) -> None:
+    reader, writer = os.pipe()
+    run = subprocess.Popen([sys.executable, "-m", "tuner", "run", str(study)], stdout=subprocess.PIPE, stderr=writer)
+    os.close(writer)
+    os.read(reader, 1)
+    os.close(reader)
+    printed, _ = run.communicate(timeout=120)
+    assert run.returncode == 0
+    assert b"simulated" in printed
+    assert status(study)["done"]
+
+
+@pytest.mark.parametrize("command", ["status", "export", "report"])
+def test_output_that_cannot_be_written_is_said(study: Path, command: str) -> None:
+    tuner("run", study, "--trials", "1")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tuner", command, str(study)],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "the output cannot be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_failed_is_launched_again_when_asked(study: Path) -> None:
+    assert tuner("run", study, env={"TUNER_FAKE_FAULT": "exit=3"}).returncode == 1
+    told = tuner("run", study)
+    assert "--retry-failed" in told.stderr
+    again = tuner("run", study, "--retry-failed")
+    assert again.returncode == 0, again.stderr
+    assert status(study)["best"]["value"] > 0
+
+
 def test_a_second_run_is_refused_with_who_holds_it(study: Path) -> None:
     run = start("run", study)
     wait_until(lambda: servers(study), "a server")
@@ -165,10 +218,10 @@ def test_an_edited_study_goes_on_with_what_still_counts(study: Path) -> None:
     tuner("run", study, "--trials", "2")
     text = (study / "study.yaml").read_text()
     (study / "study.yaml").write_text(text.replace("dp-attention-alone:", "dp-attention:"))
-    assert "not been run" in tuner("status", study).stderr
+    assert "was edited since it was run" in tuner("status", study).stderr
     done = tuner("run", study)
     assert done.returncode == 0
-    assert "2 trials of" in done.stderr
+    assert "2 of 2 trials of" in done.stderr
     found = status(study)
     assert found["done"]
     assert len(optuna.get_all_study_names(f"sqlite:///{study}/study.db")) == 2
@@ -182,8 +235,9 @@ def test_a_changed_workload_starts_anew(study: Path) -> None:
     (study / "study.yaml").write_text(text.replace("output_len: 8", "output_len: 9"))
     done = tuner("run", study, "--trials", "1")
     assert done.returncode == 0
-    assert "still count" not in done.stderr
+    assert "0 of 1 trials of" in done.stderr
     assert numbers(status(study)) == [0]
+    assert len(list(study.glob("trials-live-*/0000/server.log"))) == 1
 
 
 @pytest.mark.parametrize(

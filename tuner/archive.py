@@ -9,10 +9,9 @@ import logging
 import os
 import socket
 import weakref
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,14 @@ import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
-import tuner
-from tuner.database import database_errors, open_storage, open_study, place_of
+from tuner.database import database_errors, file_of, open_storage, open_study, place_of
+from tuner.editions import Taken, description, latest, name_of, stored_name, take_over
 from tuner.errors import StorageError, StudyLocked
 from tuner.executors import Job
 from tuner.node.processes import Member, boot_id, lives, stat_of
 from tuner.search import CONFIRM, Decision, Done, Evaluate
 from tuner.search.decide import decide
-from tuner.search.records import distributions, dump_outcome, live, load_outcome, tell
+from tuner.search.records import SET_ASIDE, dump_outcome, live, load_outcome, tell
 from tuner.search.sampler import StagedSampler, suggest
 from tuner.spec import StudySpec
 from tuner.storage import StudyPaths, read_json, reserve_room, use_reserved_room, write_json
@@ -47,23 +46,25 @@ class Archive:
 
     def __init__(self, spec: StudySpec, paths: StudyPaths, create: bool = False, room_bytes: int = 0) -> None:
         self.spec, self.paths, self._room_bytes = spec, paths, room_bytes
-        self._place = place_of(paths, spec.storage)
+        self._place, self._file = place_of(paths, spec.storage), file_of(paths, spec.storage)
+        self._own, self._opened = spec.storage is None, None
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # what happens is said in this project's words
         self._sampler = StagedSampler(spec.space, spec.method, spec.objective)
         with self._storing():
             self._storage = open_storage(paths, spec.storage, create)
             weakref.finalize(self, self._storage.engine.dispose)  # its connections end with this object
             self._study = self._open(self._storage, create)
+        self._opened = _stamp(self._file)
         self._live: dict[int, optuna.Trial] = {}
 
     @property
     def name(self) -> str:
-        """The name of the Optuna study: the study's, with its identity."""
-        return f"{self.spec.name}-{self.spec.fingerprint[:8]}"
+        """The name of the Optuna study."""
+        return self._study.study_name
 
     def trials(self) -> list[Trial]:
         with self._storing():
-            return self._sampler.read(self._study.get_trials(deepcopy=False))
+            return self._sampler.trials(self._study)
 
     def decide(self, trials: Iterable[Trial] | None = None) -> Decision:
         """What to do next by the study's method."""
@@ -122,7 +123,7 @@ class Archive:
         if configuration is None:
             return {}
         identity = self.spec.space.identity(configuration)
-        stored = _kept(self.paths.comparison(identity))
+        stored = _kept(self.paths.comparison(identity), self.name)
         found: dict[str, Measurement | Failure] = {}
         for trial in trials:
             if trial.outcome is not None and self.spec.space.identity(trial.configuration) == identity:
@@ -136,39 +137,43 @@ class Archive:
         path = self.paths.comparison(self.spec.space.identity(configuration))
         write_json(path, {"study": self.name, "outcome": dump_outcome(outcome)})
 
-    def carry_over(self) -> tuple[str, int]:
-        """Take over from the latest earlier identity of this study what still counts: (its name, trials taken).
+    def carry_over(self) -> Taken | None:
+        """Begin this edition of the study: take over what still counts of the latest earlier one.
 
-        A trial counts where the workload, objective, versions and node are the same and its options lead to the
-        same launch. ("", 0) where there is nothing, or this study has trials already.
+        None where there is no earlier one, or this one has trials already. Launches of others leave `trials/`.
         """
         with self._storing():
-            if self._study.get_trials(deepcopy=False):
-                return "", 0
-            earlier = [
-                summary
-                for summary in optuna.get_all_study_summaries(self._storage)
-                if summary.study_name != self.name
-                and summary.user_attrs.get("study") == self.spec.name
-                and summary.user_attrs.get("measures") == self._measures
-            ]
-            if not earlier:
-                return "", 0
-            latest = max(earlier, key=lambda summary: str(summary.user_attrs.get("created", "")))
-            old = optuna.load_study(study_name=latest.study_name, storage=self._storage)
-            self._close(old)
-            self.paths.set_aside(latest.study_name)
-            taken = [new for frozen in old.get_trials(deepcopy=False) if (new := self._translated(frozen))]
-            self._study.add_trials(taken)
-            return latest.study_name, len(taken)
+            fresh = not self._study.get_trials(deepcopy=False)
+            earlier = latest(self._storage, self.name, self.spec, self._own) if fresh else None
+            old = None
+            if earlier is not None:
+                old = optuna.load_study(study_name=earlier.study_name, storage=self._storage)
+                self._close(old)
+            self.paths.claim_trials(self.name, fresh)
+            return take_over(old, self._study, self.spec) if old is not None else None
 
-    @property
-    def _measures(self) -> str:
-        """Identity of what a measurement means: everything in the study's identity but the space."""
-        return replace(self.spec, space=replace(self.spec.space, stages=(), name="")).fingerprint
+    def retry_failed(self) -> list[int]:
+        """Let failed trials no longer count, so that their launches are asked for again; their numbers."""
+        with self._storing():
+            failed = [t.number for t in self._study.get_trials(deepcopy=False) if t.state is TrialState.FAIL]
+            self._study.set_user_attr(SET_ASIDE, failed)
+            return failed
 
-    def _storing(self) -> AbstractContextManager[None]:
-        return database_errors(self._place)
+    def asked_by(self) -> str:
+        """The method that the study was begun with."""
+        with self._storing():
+            return str(self._study.user_attrs.get("method", self.spec.method.name))
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """Around every use of the database. One that was taken away under a run would be written to in vain."""
+        if self._opened is not None and _stamp(self._file) != self._opened:
+            raise StorageError(
+                f"{self._place}: was removed or replaced while the study runs; put it back if you have it "
+                f"(the launches so far are in {self.paths.folder / 'trials'}), and run again"
+            )
+        with database_errors(self._place):
+            yield
 
     def _store(self, job: Job, outcome: Outcome) -> None:
         write_json(self.paths.trial(job.number).outcome, {"study": self.name, "outcome": dump_outcome(outcome)})
@@ -177,63 +182,25 @@ class Archive:
         del self._live[job.number]
 
     def _open(self, storage: BaseStorage, create: bool) -> optuna.Study:
-        sampler = self._sampler
+        names = optuna.get_all_study_names(storage)
+        name = stored_name(names, self.spec) if self._own else name_of(self.spec)
         if not create:
-            return optuna.load_study(study_name=self._stored_name(storage), storage=storage, sampler=sampler)
-        study = open_study(storage, self.name, self.spec.objective.maximize, sampler)
+            self._refuse_if_new(name, names)
+            return optuna.load_study(study_name=name, storage=storage, sampler=self._sampler)
+        study = open_study(storage, name, self.spec.objective.maximize, self._sampler)
         if "study" not in study.user_attrs:
-            for key, value in self._description().items():
+            for key, value in description(self.spec).items():
                 study.set_user_attr(key, value)
         return study
 
-    def _stored_name(self, storage: BaseStorage) -> str:
-        """This study's name; a reader of a study whose file was edited since gets the clear error of `open_study`."""
-        names = optuna.get_all_study_names(storage)
-        if self.name not in names:
-            others = f" ({len(names)} of earlier identities are)" if names else ""
-            raise StorageError(
-                f"{self.paths.folder}: this study, as it is written now, has not been run yet{others}; "
-                f"run it with: tuner run {self.paths.folder}"
-            )
-        return self.name
-
-    def _description(self) -> Mapping[str, Any]:
-        return {
-            "study": self.spec.name,
-            "model": self.spec.model,
-            "search_space": self.spec.space.name,
-            "workload": self.spec.objective.workload,
-            "metric": self.spec.objective.metric,
-            "measures": self._measures,
-            "tuner": tuner.__version__,
-            "created": datetime.now().isoformat(timespec="seconds"),
-        }
-
-    def _translated(self, frozen: FrozenTrial) -> FrozenTrial | None:
-        """An earlier identity's trial in this space; None where it no longer counts."""
-        outcome = frozen.user_attrs.get("outcome")
-        if frozen.state not in (TrialState.COMPLETE, TrialState.FAIL) or outcome is None:
-            return None
-        chosen = {**self.spec.space.baseline, **frozen.params}
-        names = distributions(self.spec.space)
-        known = {name: option for name, option in chosen.items() if name in names}
-        if any(option not in names[name].choices for name, option in known.items()):
-            return None
-        configuration = Configuration(known)
-        if self.spec.space.identity(configuration) != outcome.get("fingerprint"):
-            return None
-        phases = {"", CONFIRM, *(stage.name for stage in self.spec.space.stages)}
-        kept = dict(frozen.user_attrs)
-        kept["phase"] = kept.get("phase") if kept.get("phase") in phases else ""
-        kept["configuration"], kept["base"] = dict(configuration), None
-        return optuna.trial.create_trial(
-            state=frozen.state,
-            value=frozen.value,
-            params=known,
-            distributions={name: names[name] for name in known},
-            user_attrs=kept,
-            system_attrs=frozen.system_attrs,
-        )
+    def _refuse_if_new(self, name: str, names: Sequence[str]) -> None:
+        if name in names:
+            return
+        folder = self.paths.folder
+        if names:
+            rule = f"the study was edited since it was run (as {', '.join(names[-3:])})"
+            raise StorageError(f"{folder}: {rule}; run it, and what still counts is taken over: tuner run {folder}")
+        raise StorageError(f"{folder}: nothing has been run here yet; start it with: tuner run {folder}")
 
     def _close(self, study: optuna.Study) -> list[int]:
         """Close a study's running trials; their numbers."""
@@ -288,6 +255,15 @@ def _kept(path: Path, study: str | None = None) -> Outcome | None:
         logger.warning("%s: is damaged and left out", path)
         return None
     return outcome
+
+
+def _stamp(file: Path | None) -> tuple[int, int] | None:
+    """Which file it is, whatever its name; None where there is none."""
+    try:
+        found = file.stat() if file is not None else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found is not None else None
 
 
 def _keeping_measured(

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 could not, 2 wrong usage or study, 130 interrupted.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -27,6 +28,9 @@ app = typer.Typer(
 Study = Annotated[Path, typer.Argument(metavar="STUDY", readable=False, help="A study folder, or its study.yaml.")]
 Until = Annotated[Optional[str], typer.Option(help="Ask for no more trials after this time, HH:MM.")]  # noqa: UP045
 Trials = Annotated[Optional[int], typer.Option(min=1, help="End after so many trials of this run.")]  # noqa: UP045
+Retry = Annotated[
+    bool, typer.Option("--retry-failed", help="Launch again what failed, after what was wrong has been mended.")
+]
 Method = Annotated[Optional[str], typer.Option(help="Search by this method, not the study's.")]  # noqa: UP045
 
 
@@ -51,8 +55,10 @@ def _run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         _say("tuner: interrupted")
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered is not tried again
+        if not isinstance(error, BrokenPipeError):
+            _say(f"tuner: error: the output cannot be written: {error.strerror or error}")
         return 1
     except Exception as error:
         if hasattr(error, "format_message"):
@@ -83,19 +89,23 @@ def _common(
 
 
 @app.command()
-def run(study: Study, until: Until = None, trials: Trials = None, method: Method = None) -> int:
+def run(
+    study: Study, until: Until = None, trials: Trials = None, method: Method = None, retry_failed: Retry = False
+) -> int:
     """Start a study, or continue an interrupted one."""
     from tuner import driving
 
-    return driving.run(study, until, trials, method, say=_say, show=_show)
+    return driving.run(study, until, trials, method, retry_failed, say=_say, show=_show)
 
 
 @app.command()
-def resume(study: Study, until: Until = None, trials: Trials = None, method: Method = None) -> int:
+def resume(
+    study: Study, until: Until = None, trials: Trials = None, method: Method = None, retry_failed: Retry = False
+) -> int:
     """Continue an interrupted study; refuses to start a new one."""
     from tuner import driving
 
-    return driving.run(study, until, trials, method, say=_say, show=_show, only_resume=True)
+    return driving.run(study, until, trials, method, retry_failed, say=_say, show=_show, only_resume=True)
 
 
 @app.command()
@@ -210,8 +220,9 @@ def bench(
 
 
 def _say(text: str) -> None:
-    """For people."""
-    print(text, file=sys.stderr, flush=True)
+    """For people. That nobody can read it any more is no reason to end a run."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def _show(text: Any) -> None:

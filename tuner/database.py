@@ -51,10 +51,13 @@ _WAYS_OUT = (
 
 def place_of(paths: StudyPaths, url: str | None) -> str:
     """What the database is called in messages: its file, or its URL without the password."""
-    if url is None:
-        return str(paths.database)
-    file = _file(paths, _parsed(url))
-    return without_password(url) if file is None else str(file)
+    file = file_of(paths, url)
+    return without_password(url or "") if file is None else str(file)
+
+
+def file_of(paths: StudyPaths, url: str | None) -> Path | None:
+    """The file the database is in; None where it is elsewhere."""
+    return paths.database if url is None else _file(paths, _parsed(url))
 
 
 def open_storage(paths: StudyPaths, url: str | None = None, create: bool = False) -> RDBStorage:

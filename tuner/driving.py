@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,7 @@ def run(
     until: str | None,
     trials: int | None,
     method: str | None,
+    retry_failed: bool,
     say: Say,
     show: Say,
     only_resume: bool = False,
@@ -92,6 +94,9 @@ def run(
         archive = Archive(spec, paths, create=True, room_bytes=Limits().disk_floor_bytes)
         executor = held.enter_context(LocalExecutor(spec, paths, notify=_noting(paths, console)))
         _tell_taken_up(archive, executor, console)
+        if retry_failed and (again := archive.retry_failed()):
+            console.note(f"no longer counted, as asked: failed trials {_numbers(again)}")
+        _tell_what_is_left(archive, console)
         limit = Limit(_deadline(spec, began, until), trials, spec.budget.trials)
         try:
             reason = run_study(archive, executor, stop, limit, console)
@@ -132,7 +137,7 @@ def stop(path: Path, now: bool) -> str:
         raise TunerError(f"{paths.folder}: nobody runs this study now; there is nothing to stop")
     request_stop(paths, now)
     when = "gives its trial up and ends" if now else "ends after its running trial"
-    return f"asked: pid {holder.pid} {when}; continue later with: tuner run {path}"
+    return f"asked: pid {holder.pid} {when}; continue later with: tuner run {shlex.quote(str(path))}"
 
 
 def status(path: Path, watch: bool, as_data: bool, show: Say) -> None:
@@ -186,14 +191,29 @@ def _tell_taken_up(archive: Archive, executor: LocalExecutor, console: Console) 
     """What was found of earlier runs, and what became of it."""
     if executor.reaped:
         console.note(f"ended what a killed run had left: pids {', '.join(map(str, executor.reaped))}")
-    if abandoned := archive.recover():
-        console.note(f"left running by a killed run, and now abandoned: trial {', '.join(map(str, abandoned))}")
-    earlier, taken = archive.carry_over()
-    if earlier:
-        console.note(f"the study was edited: it goes on as {archive.name}; {taken} trials of {earlier} still count")
-    if known := archive.trials():
-        console.knows(known)
+    if closed := archive.recover():
+        console.note(f"left running by a killed run, and now closed: trial {_numbers(closed)}")
+    if (taken := archive.carry_over()) is not None:
+        console.note(
+            f"the study was edited: it goes on as {archive.name}; {taken.counted} of {taken.of} trials of "
+            f"{taken.earlier} still count, its logs are kept in trials-{taken.earlier}"
+        )
+
+
+def _tell_what_is_left(archive: Archive, console: Console) -> None:
+    known = archive.trials()
+    console.knows(known)
+    if known and archive.asked_by() != archive.spec.method.name:
+        console.note(f"begun by method {archive.asked_by()}, goes on by {archive.spec.method.name}; its trials count")
+    if isinstance(archive.decide(known), Done):
+        again = f"move {archive.paths.database.name} away" if archive.spec.storage is None else "name another storage"
+        console.note(f"the search is over, with {len(known)} trials; to search again from the start, {again}")
+    elif known:
         console.note(f"continuing with {len(known)} trials already in {archive.paths.folder}")
+
+
+def _numbers(trials: Sequence[int]) -> str:
+    return ", ".join(map(str, trials))
 
 
 def _noting(paths: StudyPaths, console: Console) -> Callable[..., None]:
@@ -236,7 +256,9 @@ def _signals(stop: Stop, say: Say) -> Iterator[None]:
         stop.now.set()
         say(f"{signal.Signals(number).name}: stopping the server, then ending; the study can be resumed")
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: the terminal may go
+        numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, asked) for number in numbers}
     try:
         yield
@@ -248,11 +270,14 @@ def _signals(stop: Stop, say: Say) -> Iterator[None]:
 def _ended(told: History, reason: str, stop: Stop, paths: StudyPaths, say: Say) -> int:
     """Say how it ended and where to go on; the exit code."""
     if reason:
-        say(f"not finished: {reason}; continue with: tuner run {paths.folder}")
+        say(f"not finished: {reason}; continue with: tuner run {shlex.quote(str(paths.folder))}")
     if stop.now.is_set():
         return 130
     if isinstance(told.decision, Done) and told.decision.best is None:
-        say("nothing could be measured; the failures above say why")
+        say(
+            "nothing could be measured; the failures above and the logs in trials/ say why; "
+            f"once mended: tuner run --retry-failed {shlex.quote(str(paths.folder))}"
+        )
         return 1
     say(f"report: {paths.report_html}  command: {paths.launch_script}")
     return 0

@@ -12,12 +12,13 @@ report.md report.html launch.sh     written again after every trial
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,14 +101,26 @@ class StudyPaths:
     def comparison_trial(self, fingerprint: str) -> TrialPaths:
         return TrialPaths(self.folder / "comparison" / fingerprint)
 
-    def set_aside(self, study: str) -> None:
-        """Keep the launches of an earlier identity of the study out of the way: numbers start anew."""
-        with file_errors(self.folder), suppress(FileNotFoundError):
-            (self.folder / "trials").rename(self.folder / f"trials-{study}")
+    def claim_trials(self, study: str, fresh: bool) -> None:
+        """Let `trials/` be for this Optuna study, whose numbers start anew if it is `fresh`.
+
+        What is there of another edition, or of a database that is gone, is set aside; what was set aside of this
+        edition comes back.
+        """
+        folder, aside = self.folder / "trials", self.folder / f"trials-{study}"
+        mark = folder / ".study"
+        with file_errors(folder):
+            owner = mark.read_text(encoding="utf-8") if mark.is_file() else ""
+            if folder.is_dir() and (fresh or owner != study) and any(folder.glob("[0-9]*")):
+                folder.rename(_unused(self.folder / f"trials-{owner or 'earlier'}"))
+            if not folder.is_dir() and aside.is_dir() and not fresh:
+                aside.rename(folder)
+            folder.mkdir(exist_ok=True)
+            mark.write_text(study, encoding="utf-8")
 
     def trials(self) -> list[TrialPaths]:
         """Every launch that left a folder, comparison launches included."""
-        folders = [*self.folder.glob("trials/*/"), *self.folder.glob("comparison/*/")]
+        folders = [*self.folder.glob("trials*/*/"), *self.folder.glob("comparison/*/")]
         return [TrialPaths(folder) for folder in sorted(folders)]
 
 
@@ -208,6 +221,12 @@ def forget_stop(paths: StudyPaths) -> None:
     """
     with file_errors(paths.stop_request):
         paths.stop_request.unlink(missing_ok=True)
+
+
+def _unused(path: Path) -> Path:
+    """This name, or the first with a number after it that nothing has."""
+    names = (path if number == 1 else path.with_name(f"{path.name}-{number}") for number in itertools.count(1))
+    return next(name for name in names if not name.exists())
 
 
 @contextmanager

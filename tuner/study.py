@@ -52,9 +52,9 @@ class Limit:
         if self.deadline is not None and time.time() >= self.deadline:
             return "the time is up"
         if self.trials is not None and finished >= self.trials:
-            return f"{finished} trials of this run are done"
+            return f"{finished} trial{'s' * (finished != 1)} of this run {'are' if finished != 1 else 'is'} done"
         if self.in_all is not None and stored >= self.in_all:
-            return f"the budget of {self.in_all} trials is used up"
+            return f"the budget of {self.in_all} trials is used up (raise budget.trials)"
         return None
 
 

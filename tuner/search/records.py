@@ -14,7 +14,8 @@ User attributes, readable in optuna-dashboard: `phase`, `engine`, `command`, `me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -29,6 +30,8 @@ from tuner.space import SearchSpace
 from tuner.trial import Configuration, Outcome, State, Trial
 
 NO_OP = "no-op"
+# The study's user attribute with the numbers of trials that no longer count, and the phase they are then read with.
+SET_ASIDE = "set-aside"
 _STATES = {
     TrialState.COMPLETE: State.MEASURED,
     TrialState.FAIL: State.FAILED,
@@ -71,8 +74,10 @@ class Reader:
         self._objective = objective
         self._finished: dict[int, Trial] = {}
 
-    def __call__(self, trials: Iterable[FrozenTrial]) -> list[Trial]:
-        return [self._read(trial) for trial in trials if trial.state in _STATES]
+    def __call__(self, trials: Iterable[FrozenTrial], set_aside: Collection[int] = ()) -> list[Trial]:
+        """`set_aside`: numbers of trials that are shown and count nowhere."""
+        found = [self._read(trial) for trial in trials if trial.state in _STATES]
+        return [replace(trial, phase=SET_ASIDE) if trial.number in set_aside else trial for trial in found]
 
     def _read(self, frozen: FrozenTrial) -> Trial:
         if not frozen.state.is_finished():

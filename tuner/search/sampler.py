@@ -24,7 +24,7 @@ from tuner.objective import METHODS, Method, Objective
 from tuner.search import Decision, Done, Evaluate, Wait
 from tuner.search.decide import decide
 from tuner.search.numeric import distribution
-from tuner.search.records import Reader, claim, distributions
+from tuner.search.records import SET_ASIDE, Reader, claim, distributions
 from tuner.space import SearchSpace
 from tuner.trial import Configuration, Scalar, State, Trial
 
@@ -72,6 +72,10 @@ class StagedSampler(BaseSampler):
         self._random = RandomSampler(seed=seed)
         self._distributions = distributions(space)
         self.read = Reader(objective)
+
+    def trials(self, study: Study) -> list[Trial]:
+        """The study's trials as they count."""
+        return self.read(study.get_trials(deepcopy=False), _set_aside(study))
 
     def reseed_rng(self) -> None:
         self._random.reseed_rng()
@@ -125,7 +129,7 @@ class StagedSampler(BaseSampler):
             elders = [t for t in every if t.number < number]
             if all(t.state is not TrialState.RUNNING or _claimed(t) for t in elders):
                 finished = [t for t in every if t.number > number and t.state.is_finished()]
-                decision = self._decide(study, self.read(_counting(elders + finished)))
+                decision = self._decide(study, self.read(_counting(elders + finished), _set_aside(study)))
                 if not isinstance(decision, Wait):
                     return decision
             time.sleep(_POLL_S)
@@ -147,7 +151,7 @@ class StagedSampler(BaseSampler):
             replace(known, state=ended, value=values[0] if values and ended is State.MEASURED else None)
             if known.number == trial.number
             else known
-            for known in self.read(_counting(every))
+            for known in self.read(_counting(every), _set_aside(study))
         ]
 
 
@@ -175,6 +179,10 @@ def _suggest(trial: BaseTrial, name: str, domain: Any) -> Scalar:
 
 def _claimed(trial: FrozenTrial) -> bool:
     return "phase" in trial.user_attrs or "fixed_params" in trial.system_attrs
+
+
+def _set_aside(study: Study) -> list[int]:
+    return list(study.user_attrs.get(SET_ASIDE, ()))
 
 
 def _counting(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:

@@ -87,19 +87,27 @@ class StudySpec:
 
     @property
     def fingerprint(self) -> str:
-        """Identity of the study: model, space, deciding workload, objective, engine versions, node size.
+        """Identity of the study: model, space, engine versions, what is measured and compared, node size.
 
-        Host, GPU UUIDs, method, budget and the folder a dataset or tokenizer lies in are no part of it: what was
-        measured still counts when they change.
+        Host, GPU UUIDs, method, budget and the folder the study, a dataset or tokenizer lies in are no part of it:
+        what was measured still counts when they change.
         """
-        versions = {name: engine.version for name, engine in self.engines.items()}
+        launches = repr([self.model, self.space]).replace(str(self.folder.absolute()), ".")
+        compared = [_unplaced(self.workloads[name]) for name in self.compare_on]
+        return fingerprint([launches, self.versions, self.measures, compared])
+
+    @property
+    def measures(self) -> str:
+        """Identity of what a measurement means, launch and engine version aside."""
         node = self.node.simulated or (len(self.node.gpus) if isinstance(self.node.gpus, tuple) else self.node.gpus)
-        path, tokenizer = (p and Path(p).name for p in (self.workload.path, self.workload.tokenizer))
-        workload = replace(self.workload, path=path, tokenizer=tokenizer)
         return fingerprint(
-            [self.model, self.space.fingerprint, repr(workload), repr(self.objective), versions, str(node),
-             self.benchmark.client, self.benchmark.warmup]
-        )  # fmt: skip
+            [_unplaced(self.workload), repr(self.objective), str(node), self.benchmark.client, self.benchmark.warmup]
+        )
+
+    @property
+    def versions(self) -> dict[str, str | None]:
+        """The version claimed of each engine."""
+        return {name: engine.version for name, engine in self.engines.items()}
 
 
 def load(path: Path, method: str | None = None) -> StudySpec:
@@ -134,3 +142,9 @@ def check_files(spec: StudySpec) -> list[Fault]:
     from tuner.spec import needs
 
     return needs.check_files(spec)
+
+
+def _unplaced(workload: Workload) -> str:
+    """A workload without the folders its files lie in."""
+    path, tokenizer = (each and Path(each).name for each in (workload.path, workload.tokenizer))
+    return repr(replace(workload, path=path, tokenizer=tokenizer))
