@@ -25,6 +25,8 @@ class Api(BaseHTTPRequestHandler):
 
     healthy: Callable[[], bool] = staticmethod(lambda: True)
     completes = True
+    hangs = False
+    refusal = 500
 
     def do_GET(self) -> None:
         if self.path == "/health":
@@ -36,8 +38,10 @@ class Api(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.hangs:
+            sleep()
         if not self.completes or asked["model"] != MODEL:
-            self.answer(500, {"detail": "no such model"})
+            self.answer(self.refusal, {"detail": "no such model"})
         else:
             self.answer(200, {"model": MODEL, "choices": [{"text": " world"}]})
 
@@ -106,6 +110,13 @@ def front_end_leaves(port: int) -> None:
     sys.exit(4)
 
 
+def front_end_leaves_the_deaf(port: int) -> None:
+    """As before; the child does not hear TERM."""
+    fork(lambda: (signal.signal(signal.SIGTERM, signal.SIG_IGN), sleep()))
+    time.sleep(0.5)
+    sys.exit(4)
+
+
 def never_ready(port: int) -> None:
     say("loading, for ever")
     sleep()
@@ -121,6 +132,13 @@ def never_ready_but_talks(port: int) -> None:
     for step in range(100_000):
         sys.stdout.write(f"\rloading shards: {step}/100000")
         sys.stdout.flush()
+        time.sleep(0.1)
+
+
+def never_ready_but_writes(port: int) -> None:
+    """Lines that say nothing of the progress."""
+    while True:
+        say("")
         time.sleep(0.1)
 
 
@@ -152,6 +170,24 @@ def models_early(port: int) -> None:
 
 def never_completes(port: int) -> None:
     Api.completes = False
+    serve(port)
+
+
+def wants_a_key(port: int) -> None:
+    Api.completes, Api.refusal = False, 401
+    serve(port)
+
+
+def loses_its_child(port: int) -> None:
+    """The engine's process is killed after a while, and its front end answers on."""
+    child = fork(sleep)
+    Api.completes = False
+    fork(lambda: (time.sleep(2), os.kill(child, signal.SIGKILL)))
+    serve(port)
+
+
+def hangs_in_completions(port: int) -> None:
+    Api.hangs = True
     serve(port)
 
 

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -17,8 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.written import SPACE, STUDY, adapters, faults, write
-from tuner import spec
-from tuner.errors import SpecError
+from tuner import driving, spec
+from tuner.errors import SpecError, TunerError
+from tuner.node.locks import study_lock
+from tuner.objective import METHODS
 from tuner.spec import StudySpec, studyfile, yamlfile
 
 LENGTHS = "write a number and a unit: 90s, 30m, 8h or 1h30m"
@@ -454,6 +459,118 @@ def test_a_fault_in_the_study(tmp_path: Path, old: str, new: str, message: str) 
 )
 def test_a_fault_in_the_space(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert fault(tmp_path, (old, new)) == message
+
+
+REAL = """\
+model: m
+engines:
+  vllm: {version: 0.32.0}
+  sglang: {version: 0.5.3}
+search_space:
+  stages:
+    - name: engine
+      options:
+        vllm: {vllm: {args: {gpu-memory-utilization: 0.9}}}
+        sglang: {sglang: {args: {mem-fraction-static: 0.9}}}
+workloads: {w: {}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("gpu-memory-utilization: 0.9", "max-num-seqs: eight", "max-num-seqs: takes a whole number (got 'eight')"),
+        (
+            "gpu-memory-utilization: 0.9",
+            "max-num-seqs: true",
+            "max-num-seqs: needs a value (got true); write the value in place of true",
+        ),
+        (
+            "gpu-memory-utilization: 0.9",
+            "gpu-memory-utilization: 7.5",
+            "gpu-memory-utilization: takes more than 0 and at most 1 (got 7.5)",
+        ),
+        (
+            "mem-fraction-static: 0.9",
+            "dtype: flaot16",
+            "dtype: is not one of its values (got 'flaot16'); did you mean float16? they are auto, half, float16, "
+            "bfloat16, float, float32",
+        ),
+        (
+            "gpu-memory-utilization: 0.9",
+            "api-key: sk-abc",
+            "api-key: a secret does not belong in a study; "
+            "set what the server needs in the shell that runs the tuner: servers inherit it",
+        ),
+        (
+            "gpu-memory-utilization: 0.9",
+            "api_kee_token: sk-abc",
+            "api_kee_token: vLLM 0.32 has no such flag; did you mean --spec-tokens?",
+        ),
+    ],
+)
+def test_a_flag_s_value_is_told_once_and_a_secret_never(tmp_path: Path, old: str, new: str, message: str) -> None:
+    (tmp_path / "study.yaml").write_text(REAL.replace(old, new))
+    with pytest.raises(SpecError) as refused:
+        spec.load(tmp_path)
+    (told,) = refused.value.faults
+    assert str(told).endswith(message)
+    assert told.line in (9, 10)
+    assert "sk-abc" not in str(told)
+
+
+def test_a_range_of_a_flag_that_takes_whole_numbers_is_one_of_whole_numbers(tmp_path: Path) -> None:
+    stage = "    - {name: width, parameters: {max-num-seqs: {vllm: {type: float, low: 8.0, high: 64.0}}}}\n"
+    (tmp_path / "study.yaml").write_text(REAL.replace("workloads:", stage + "workloads:"))
+    with pytest.raises(SpecError, match=r"max-num-seqs.vllm: takes whole numbers \(got 'float'\); write type: int"):
+        spec.load(tmp_path)
+
+
+def test_a_secret_in_the_wrong_place_is_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(REAL + "api_key: sk-abc\nworkload: {api_key: sk-abc}\n")
+    with pytest.raises(SpecError) as refused:
+        spec.load(tmp_path)
+    assert "api_key: is not a key that is known here" in str(refused.value)
+    assert "sk-abc" not in str(refused.value)
+
+
+def test_a_plan_says_what_a_run_would_lack_and_what_is_left_out(tmp_path: Path) -> None:
+    text = REAL.replace("workloads: {w: {}}", "workloads: {w: {dataset: sharegpt, path: none.json}}")
+    text = text.replace("  sglang: {version: 0.5.3}\n", "").replace("0.32.0}", "0.32.0, launcher: {path: none}}")
+    (tmp_path / "study.yaml").write_text(text + f"node: {{gpus: [GPU-{'0' * 8}]}}\n")
+    asked = [sys.executable, "-m", "tuner", "plan", str(tmp_path)]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert "vllm serve m" in done.stdout
+    notes = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert notes[0] == "note: option sglang of stage engine is left out: engines does not list sglang"
+    told = "\n".join(notes)
+    for lacking in ("workloads.w.path: there is no file", "launcher.path: there is no folder", "node: gpus: "):
+        assert lacking in told
+    assert len(notes) == 4
+
+
+def test_a_study_that_was_broken_meanwhile_can_still_be_stopped(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text("a: [\n")
+    with pytest.raises(TunerError, match="nobody runs this study now"):
+        driving.stop(tmp_path, now=False)
+    with study_lock(tmp_path):
+        for named in (tmp_path, tmp_path / "study.yaml"):
+            assert "ends after its running trial" in driving.stop(named, now=False)
+    with pytest.raises(SpecError, match="there is no such study"):
+        driving.stop(tmp_path / "no", now=False)
+
+
+def test_help_names_the_values_that_an_option_takes() -> None:
+    def told(command: str) -> str:
+        asked = [sys.executable, "-m", "tuner", command, "--help"]
+        env = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+        return subprocess.run(asked, capture_output=True, text=True, timeout=60, env=env).stdout
+
+    running = told("run")
+    assert f"[{'|'.join(METHODS)}]" in running
+    assert "already past means tomorrow" in running
+    assert "[random|sharegpt]" in told("bench")
 
 
 # Several at once, and what is not there

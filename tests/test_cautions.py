@@ -222,6 +222,26 @@ def test_abandoned_trials_are_a_note(history: History) -> None:
     assert only(gone, "abandoned").severity == "note"
 
 
+def test_trials_ended_by_hand_or_by_a_killed_tuner_are_listed_apart(history: History) -> None:
+    interrupted, abandoned = Failure("interrupted", "stopped by request"), Failure("abandoned", "gone")
+    found = cautions(
+        replace(
+            history,
+            trials=tuple(
+                replace(t, outcome=Outcome(failure={3: interrupted, 5: interrupted, 4: abandoned}[t.number]))
+                if t.number in (3, 4, 5)
+                else t
+                for t in history.trials
+            ),
+        )
+    )
+    texts = {c.rule: c.text for c in found}
+    assert texts["interrupted"].startswith("trials 3, 5 interrupted by hand; no failure of the configuration")
+    assert texts["abandoned"].startswith("trial 4 abandoned: the tuner was killed meanwhile")
+    assert not any("failed" in text and "interrupted" in text for text in texts.values())
+    assert {c.severity for c in found if c.rule in ("interrupted", "abandoned")} == {"note"}
+
+
 def test_invalid_measurements(history: History) -> None:
     bad = published(scaled({"mtp": Failure("invalid-measurement", "516 of 1000 requests succeeded")}))
     found = only(bad, "invalid-measurement")

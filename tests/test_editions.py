@@ -73,7 +73,12 @@ def test_a_study_begun_has_nothing_to_take_over(study: Path) -> None:
 
 def test_an_option_more_takes_everything_over(study: Path) -> None:
     first, _ = run(study)
-    edit(study, lambda s: s["search_space"]["stages"][1]["options"].update(dp8={"sglang": {"args": {"dp-size": 8}}}))
+    edit(
+        study,
+        lambda s: s["search_space"]["stages"][1]["options"].update(
+            dp8={"sglang": {"args": {"enable-dp-attention": True, "dp-size": 8}}}
+        ),
+    )
     archive = opened(study)
     taken = archive.carry_over()
     assert taken == Taken(first.name, 6, 6)

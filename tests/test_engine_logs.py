@@ -103,6 +103,31 @@ def test_an_ended_process_always_has_an_answer(log: str, returncode: int, kind: 
         assert (failure.kind, bool(failure.message)) == (kind, True)
 
 
+@pytest.mark.parametrize(
+    ("log", "returncode", "message"),
+    [
+        ("loading\nboom: cannot import torch\n\n  \n", 3, "the server ended by itself (exit 3); its last line: boom: "
+         "cannot import torch"),
+        ("", 3, "the server ended by itself (exit 3); its log is empty"),
+        ("\n \n", -6, "the server ended by itself (signal 6); its log is empty"),
+        ("(APIServer pid=1) INFO 12-01 05:09:10 [a.py:1] \x1b[31mgiving\x1b[0m  up\x07\n", 1, "the server ended by "
+         "itself (exit 1); its last line: giving up"),
+        ("said\nresource_tracker: There appear to be 1 leaked semaphore objects to clean up\n", 1, "the server ended "
+         "by itself (exit 1); its last line: said"),
+        ("x" * 900 + "\n", 1, f"the server ended by itself (exit 1); its last line: {'x' * 199}…"),
+        ("sh: 1: vllm: not found\n", 127, "the program could not be run (exit 127); its last line: sh: 1: vllm: not "
+         "found"),
+        ("all fine\n", -9, "killed (SIGKILL) with no reason in its log: the kernel's out-of-memory killer? Its last "
+         "line: all fine"),
+    ],
+)  # fmt: skip
+def test_an_end_without_a_known_cause_quotes_the_last_line(log: str, returncode: int, message: str) -> None:
+    for name in ("vllm", "sglang", "tensorrt-llm"):
+        failure = engine(name).failure(log, returncode)
+        assert failure is not None
+        assert failure.message == message
+
+
 def test_an_empty_assertion_shows_what_was_asserted() -> None:
     log = "Traceback (most recent call last):\n    assert self.tp_size % self.dp_size == 0\nAssertionError\n"
     failure = engine("sglang").failure(log, 1)

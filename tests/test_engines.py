@@ -72,7 +72,17 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def values_of(flag: Flag) -> st.SearchStrategy[Any]:
-    return st.sampled_from(flag.choices) if flag.choices else VALUES[flag.kind]
+    if flag.name == "hf-token":
+        return st.just(True)  # its value is a secret
+    if flag.choices:
+        return st.sampled_from([int(c) for c in flag.choices] if flag.kind == "int" else flag.choices)
+    if flag.limits is None:
+        return VALUES[flag.kind]
+    low, high = flag.limits.low, flag.limits.high
+    number: st.SearchStrategy[Any] = st.integers(int(low), 2**40)
+    if flag.kind == "float":
+        number = st.floats(low, 2.0**20 if high is None else high, exclude_min=flag.limits.above, width=32)
+    return st.lists(number, min_size=1, max_size=5) if flag.kind == "ints" else number
 
 
 @st.composite
@@ -247,7 +257,7 @@ def test_values_have_one_form() -> None:
         ("vllm", "0.32.0", {"swap-space": 4}, "--kv-offloading-size"),
         ("vllm", "0.32.0", {"cuda-graph-sizes": [4]}, "--cudagraph-capture-sizes"),
         ("vllm", "0.11.0", {"attention-backend": "FLASHMLA"}, "VLLM_ATTENTION_BACKEND"),
-        ("vllm", "0.32.0", {"max-num-seqs": "many"}, "type int"),
+        ("vllm", "0.32.0", {"max-num-seqs": "many"}, 'takes a whole number (got "many")'),
         ("vllm", "0.32.0", {"max-num-seqs": True}, "needs a value"),
         ("vllm", "0.32.0", {"max-num-seqs": False}, "null to remove"),
         ("vllm", "0.32.0", {"max-num-seqs": 2.5}, "whole"),
@@ -257,7 +267,7 @@ def test_values_have_one_form() -> None:
         ("vllm", "0.32.0", {"performance-mode": "fast"}, "balanced, interactivity, throughput"),
         ("sglang", "0.5.3", {"kv-cache-dtype": "fp8"}, "fp8_e4m3"),
         ("sglang", "0.5.3", {"enable-ep-moe": True}, "--ep-size"),
-        ("sglang", "0.5.3", {"chunked-prefill-size": "8k"}, "type int"),
+        ("sglang", "0.5.3", {"chunked-prefill-size": "8k"}, 'takes a whole number (got "8k")'),
         ("sglang", "0.5.3", {"enable-dp": True}, "several flags: enable-dp-attention, enable-dp-lm-head"),
         ("tensorrt-llm", "1.0.0", {"kv_cache_dtype": "fp8"}, "kv_cache_config"),
         ("tensorrt-llm", "1.0.0", {"tp_sise": 8}, "did you mean --tp_size"),
@@ -304,6 +314,77 @@ def test_environment_comes_from_before_the_program_and_beside_it() -> None:
 def test_other_programs_are_no_engine(command: str) -> None:
     with pytest.raises(FlagError, match="vllm, sglang, tensorrt-llm"):
         engine_of_command(shlex.split(command))
+
+
+VALUES_REFUSED = [
+    ("vllm", {"dtype": "fp7"}, "is not one of its values", "they are auto, bfloat16, float, float16, float32, half"),
+    ("vllm", {"kv-cache-dtype": "fp8_e4m2"}, "is not one of its values", "did you mean fp8_e"),
+    ("vllm", {"distributed-executor-backend": "nope"}, "is not one of its values", "mp, ray, uni, a dotted name"),
+    ("vllm", {"gpu-memory-utilization": 7.5}, "takes more than 0 and at most 1 (got 7.5)", ""),
+    ("vllm", {"gpu-memory-utilization": 0}, "takes more than 0 and at most 1", ""),
+    ("vllm", {"tensor-parallel-size": -8}, "takes at least 1 (got -8)", ""),
+    ("vllm", {"max-model-len": 0}, "takes at least 1, or -1 (got 0)", ""),
+    ("sglang", {"attention-backend": "nope"}, "is not one of its values", "flashinfer"),
+    ("sglang", {"attention-backend": "flashinfr"}, "is not one of its values", "did you mean flashinfer?"),
+    ("sglang", {"mem-fraction-static": 7}, "takes more than 0 and at most 1 (got 7)", ""),
+    ("sglang", {"tp-size": 0}, "takes at least 1 (got 0)", ""),
+    ("sglang", {"dtype": "fp7"}, "is not one of its values", "bfloat16"),
+    ("tensorrt-llm", {"tp_size": -1}, "takes at least 1 (got -1)", ""),
+    ("tensorrt-llm", {"context_parallel_size": "two"}, "takes a whole number", ""),
+    ("tensorrt-llm", {"free_gpu_memory_fraction": 1.5}, "takes more than 0 and at most 1", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "version"), RELEASES)
+def test_values_that_a_version_does_not_have_are_refused(name: str, version: str) -> None:
+    for written, rule, way_out in [case[1:] for case in VALUES_REFUSED if case[0] == name]:
+        with pytest.raises(FlagError) as refused:
+            engine(name, version).canonical(written)
+        assert rule in str(refused.value)
+        assert way_out in refused.value.way_out
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "written"),
+    [
+        ("vllm", "0.32.0", {"quantization": "of_a_plugin", "load-format": "of_a_plugin"}),
+        ("vllm", "0.11.0", {"quantization": "of_a_plugin", "load-format": "of_a_plugin"}),
+        ("vllm", "0.32.0", {"distributed-executor-backend": "mine.executors.Mine"}),
+        ("vllm", "0.32.0", {"gpu-memory-utilization": 1.0, "max-model-len": -1, "block-size": 17}),
+        ("vllm", "0.32.0", {"kv-cache-dtype": "nvfp4", "max-lora-rank": 64, "optimization-level": 3}),
+        ("sglang", "0.5.3", {"chunked-prefill-size": -1, "attention-backend": "fa3"}),
+        ("sglang", "0.5.17", {"attention-backend": "dsa", "kv-cache-dtype": "nvfp4"}),
+        ("tensorrt-llm", "1.0.0", {"ep_size": -1, "context_parallel_size": 2}),
+    ],
+)
+def test_values_that_a_version_has_are_taken(name: str, version: str, written: dict[str, Any]) -> None:
+    assert engine(name, version).canonical(written) == written
+
+
+def test_a_release_between_two_known_ones_takes_the_values_of_either() -> None:
+    for version in ("0.25.1", "0.32.0"):
+        assert engine("vllm", version).canonical({"kv-cache-dtype": "nvfp4"}) == {"kv-cache-dtype": "nvfp4"}
+    for version in ("0.11.2", "0.25.1"):
+        assert engine("vllm", version).canonical({"prefix-caching-hash-algo": "builtin"})
+        with pytest.raises(FlagError, match="not one of its values"):
+            engine("vllm", version).canonical({"kv-cache-dtype": "fp7"})
+    with pytest.raises(FlagError, match="not one of its values"):
+        engine("vllm", "0.11.2").canonical({"kv-cache-dtype": "nvfp4"})
+    assert engine("sglang", "0.5.10").canonical({"attention-backend": "dsa", "kv-cache-dtype": "bf16"})
+    with pytest.raises(FlagError, match="not one of its values"):
+        engine("sglang", "0.5.3.post1").canonical({"attention-backend": "dsa"})
+
+
+@pytest.mark.parametrize(("flag", "value"), [("api-key", "sk-abc"), ("--api_key", "sk-abc"), ("hf-token", "sk-abc")])
+def test_a_secret_is_refused_and_not_repeated(flag: str, value: str) -> None:
+    with pytest.raises(FlagError, match="a secret does not belong in a study") as refused:
+        engine("vllm").canonical({flag: value})
+    assert value not in str(refused.value)
+    with pytest.raises(FlagError, match="a secret") as refused:
+        parse("vllm", "0.32.0", f"vllm serve X --hf-token {value}")
+    assert value not in str(refused.value)
+    assert engine("vllm").canonical({"hf-token": True}) == {"hf-token": True}
+    assert engine("sglang").canonical({"kt-max-deferred-experts-per-token": 2})  # ends like one and is none
 
 
 # --- versions ---------------------------------------------------------------------------------------------------

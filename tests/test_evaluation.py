@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,47 @@ def test_warm_up_ends_when_two_passes_agree(folder: Path) -> None:
     bench.run()
     passes = [text for text in bench.told if text.startswith("warm-up")]
     assert 2 <= len(passes) <= 4
+
+
+@pytest.mark.parametrize("after", [2, 10])
+def test_a_server_that_hangs_under_load_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """In the warm-up or in a measured pass."""
+    monkeypatch.setenv("TUNER_FAKE_FAULT", f"hang-after={after}")
+    bench = Bench(folder, repeats=3, warmup=2)
+    bench.place = replace(bench.place, hang_s=2.0)
+    outcome = bench.run()
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.failure.hop) == ("hang-under-load", "benchmark")
+    assert outcome.failure.message.startswith("no token of any request for 2 s: ")
+    assert outcome.failure.log
+    assert outcome.measurement is None
+
+
+@pytest.mark.parametrize("factor", ["2", "0.5"])
+def test_an_engine_that_counts_wrongly_is_not_ranked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, factor: str
+) -> None:
+    monkeypatch.setenv("TUNER_FAKE_FAULT", f"wrong-usage={factor}")
+    outcome = Bench(folder, repeats=1).run()
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "invalid-measurement"
+    assert "6 were asked with end-of-sequence ignored" in outcome.failure.message
+
+
+def test_a_server_that_only_says_that_it_is_healthy_is_given_up_soon(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNER_FAKE_FAULT", "zombie-health")
+    bench = Bench(folder)
+    begun = time.monotonic()
+    outcome = bench.run()
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "crash"
+    assert "/health answers 200, but for " in outcome.failure.message
+    assert "a completion of one token is answered with 500" in outcome.failure.message
+    assert time.monotonic() - begun < 60
+    assert "starting: waiting for a first completion" in bench.told
+    assert "starting: ready" not in bench.told
 
 
 def test_a_stop_request_ends_it_and_the_server(folder: Path) -> None:

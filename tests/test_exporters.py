@@ -160,8 +160,17 @@ def test_how_it_was_started_and_replicas_are_said() -> None:
     engines = {"sglang": EngineSpec("sglang", "0.5.3", launcher_options={"prefix": "numactl --membind 0"})}
     space = SPACE.replacing(fixed={"sglang": Changes(replicas=2)})
     script = export(published(space=space, engines=engines), "shell", plain)
-    assert "# started with prefix=numactl --membind 0" in script
+    assert "# measured behind this prefix, which is not part of the command below: numactl --membind 0" in script
     assert "# measured as 2 replicas" in script
+
+
+def test_a_simulated_study_says_so_first_and_in_plain_words() -> None:
+    engines = {"sglang": EngineSpec("sglang", "0.5.3", launcher_options={"simulated": True})}
+    script = export(published(origin="simulated", engines=engines), "shell", plain)
+    first = "#!/bin/sh\n# simulated study: this is the command that real engines would be given\n"
+    assert script.startswith(first)
+    assert "True" not in script
+    assert "simulated study" not in export(published(engines=engines), "shell", plain)
 
 
 def test_programs_are_found_where_the_launcher_found_them(tmp_path: Path) -> None:

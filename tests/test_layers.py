@@ -23,6 +23,7 @@ LAYERS = [
     ["tuner.node.ports"],
     ["tuner.launchers.process", "tuner.launchers.attach"],
     ["tuner.node.locks", "tuner.node.gpu"],
+    ["tuner.asking"],
     ["tuner.readiness"],
     ["tuner.server"],
     ["tuner.spec"],  # the values; what reads them from files is higher
@@ -32,7 +33,7 @@ LAYERS = [
     ["tuner.spec.fields"],
     ["tuner.spec.schema", "tuner.spec.spaceschema"],
     ["tuner.spec.spacefile"],
-    ["tuner.spec.canonical"],
+    ["tuner.spec.canonical", "tuner.spec.room"],
     ["tuner.spec.studyfile", "tuner.spec.needs"],
     ["tuner.search"],
     ["tuner.history"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -206,6 +207,18 @@ def test_the_same_port_is_refused_to_another_study(tmp_path: Path) -> None:
     assert run.wait(60) == 130
 
 
+def test_a_port_that_a_stranger_holds_is_refused_before_a_trial(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        study = write_study(tmp_path / "study", node=f", port: {port}")
+        refused = tuner("run", study)
+        assert refused.returncode == 1
+        assert f"node.port is {port}, but pid {os.getpid()} " in refused.stderr
+        assert "leave node.port out" in refused.stderr
+        assert status(study)["trials"] == []
+    assert tuner("run", study, "--trials", "1").returncode == 0
+
+
 def test_in_pieces_by_number_of_trials(study: Path) -> None:
     assert tuner("resume", study).returncode == 1
     for expected in (1, 2):
@@ -248,6 +261,8 @@ def test_a_changed_workload_starts_anew(study: Path) -> None:
         ("exit=3", "crash"),
         ("die-after=4", "crash-under-load"),
         ("err500=0.5", "invalid-measurement"),
+        ("wrong-usage=2", "invalid-measurement"),
+        ("zombie-health", "crash"),
     ],
 )
 def test_faults_of_servers_become_failures_and_the_study_ends(study: Path, fault: str, kind: str) -> None:

@@ -17,10 +17,12 @@ import yaml
 from tuner import driving
 from tuner.archive import Archive
 from tuner.errors import SpecError, TunerError
+from tuner.executors import Job
+from tuner.executors.recorded import Entry, RecordedExecutor, Recording, load_recording
 from tuner.search import Done
 from tuner.storage import read_json
 from tuner.study import history
-from tuner.trial import State
+from tuner.trial import Outcome, State
 
 STUDY = Path(__file__).parents[1] / "studies" / "deepseek-r1-h200"
 SIX = [5482.59, 6635.73, 3385.88, 7143.30, 6804.17, 2217.12]
@@ -196,6 +198,57 @@ def test_a_run_with_half_its_requests_failed_is_never_ranked(study: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("metrics", "told"),
+    [
+        ({"completed": 1000, "failed": 484}, "484 requests failed"),
+        ({"median_ttft_ms": 30000.0}, "median_ttft_ms (30000) is above p99_ttft_ms"),
+        ({"p50_e2el_ms": 10.0, "p90_e2el_ms": 9.0}, "p50_e2el_ms (10) is above p90_e2el_ms (9)"),
+    ],
+)
+def test_figures_that_no_run_has_are_never_ranked(study: Path, metrics: dict[str, float], told: str) -> None:
+    recording = deciding(study, metrics)
+    outcome = answer(study, recording, recording.entries[0])
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "invalid-measurement"
+    assert told in outcome.failure.message
+
+
+def test_figures_that_disagree_are_taken_at_their_word_and_noted(study: Path) -> None:
+    recording = deciding(study, {"total_token_throughput": 9000.0})
+    outcome = answer(study, recording, recording.entries[0])
+    assert outcome.failure is None
+    (note,) = outcome.notes
+    assert note.startswith("recorded figures disagree: total_token_throughput is 9000, but total_input_tokens + ")
+    recording = deciding(study, {})
+    assert answer(study, recording, recording.entries[0]).notes == ()
+
+
+def test_other_percentiles_and_metrics_of_one_s_own_are_taken(study: Path) -> None:
+    recording = deciding(study, {"p75_ttft_ms": 20000.0, "min_itl_ms": 1.0, "energy_j": 5.0})
+    assert answer(study, recording, recording.entries[0]).failure is None
+
+
+def deciding(study: Path, metrics: dict[str, float]) -> Recording:
+    """The published recording with these figures in its first entry, which decides."""
+    path = study / "recorded.yaml"
+    recorded = yaml.safe_load((STUDY / "recorded.yaml").read_text())
+    recorded["measurements"][0]["metrics"] |= metrics
+    path.write_text(yaml.safe_dump(recorded))
+    return load_recording(path, driving.study_of(study)[0])
+
+
+def answer(study: Path, recording: Recording, entry: Entry) -> Outcome:
+    spec = driving.study_of(study)[0]
+    first = spec.space.baseline
+    settings = spec.space.settings(first)
+    assert settings.fingerprint == entry.fingerprint
+    with RecordedExecutor(recording) as executor:
+        executor.submit(Job(0, "engine", first, settings, spec.workload))
+        ((_, outcome),) = executor.completed(0)
+    return outcome
+
+
+@pytest.mark.parametrize(
     "spelling",
     [
         "python3 -m sglang.launch_server --model deepseek-ai/DeepSeek-R1-0528 --tp 8 --enable-dp-attention",
@@ -255,6 +308,16 @@ def test_a_folder_that_is_no_replay_is_not_overwritten(study: Path) -> None:
          "tensor-parallel-size"),
         ("measurements: [{workload: sharegpt, command: nginx -g x, metrics: {a: 1}}]", "engines are"),
         ("measurements: [{workload: sharegpt, configuration: {engine: vlm}, metrics: {a: 1}}]", "did you mean vllm"),
+        ("measurements: [{workload: sharegpt, command: vllm serve m, metrics: {mean_ttft_ms: 1}}]",
+         "total_token_throughput, by which the study decides, is not among the metrics"),
+        ("measurements: [{workload: sharegpt, command: vllm serve m, metrics: {mean_tttf_ms: 1}}]",
+         "did you mean mean_ttft_ms?"),
+        ("measurements: [{workload: short, command: vllm serve m, metrics: {duration: -1}}]",
+         "recorded.yaml:1: measurements[0].metrics.duration: no metric has such a value (got -1.0)"),
+        ("measurements: [{workload: short, command: vllm serve m, metrics: {duration: .nan}}]", "must be a number"),
+        ("measurements: [{workload: short, command: vllm serve m --dtype fp7, metrics: {duration: 1}}]",
+         '--dtype: is not one of its values (got \'fp7\')'),
+        ("measurements: []", "recorded.yaml:1: measurements: must not be empty"),
         ("measurements: 3", "list"),
         ("{}", "measurements"),
     ],

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
 from tests.histories import published, scaled, study
+from tests.spaces import Measure, run
 from tuner.history import Caution, Comparison, History
-from tuner.objective import Objective
+from tuner.objective import NORMAL, PUBLISHED, Method, Objective
 from tuner.report import formats
 from tuner.report.html import html
 from tuner.report.markdown import markdown
+from tuner.report.status import as_json, status_text
 from tuner.report.summary import best_so_far, summarise
 from tuner.report.text import terminal
 from tuner.search import Evaluate, Wait
@@ -44,7 +47,9 @@ def test_options_summary_of_the_published_study(history: History) -> None:
         ("torch.compile", ("on",), "off", "-"),
         ("speculative decoding", ("MTP",), "none", "-"),
     ]
-    assert [d.noise for d in summarise(history).decided] == ["unknown", "unknown", "", ""]
+    assert [d.noise for d in summarise(history).decided] == ["unknown", "unknown", "below", "below"]
+    rejected = [(d.rejected, formats.percent(d.rejected_gain)) for d in summarise(history).decided]
+    assert rejected == [("tensorrt-llm", "-38.2 %"), ("", "-"), ("on", "-4.7 %"), ("MTP", "-69.0 %")]
 
 
 def test_before_and_after_on_every_workload(history: History) -> None:
@@ -78,7 +83,7 @@ def test_losses_come_before_gains(form: object, history: History) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_has_the_same_facts(form: object, history: History) -> None:
-    text = form(history)  # type: ignore[operator]
+    text = re.sub("</?span[^>]*>", "", form(history))  # type: ignore[operator]
     for fact in ("7143.30", "+30.3 %", "+21.0 %", "+7.6 %", "20448.42", "not published", "2217.12", "--tp-size 8"):
         assert fact in text
     assert "simulated" not in text
@@ -97,10 +102,12 @@ def test_trials_table(history: History) -> None:
     assert [row.number for row in rows if row.best] == [3]
 
 
-def test_incumbent_path_moves_where_a_phase_ends(history: History) -> None:
-    assert summarise(history).path == (
-        (0, 5482.59), (2, 6635.73), (3, 7143.30), (4, 7143.30), (5, 7143.30),
-    )  # fmt: skip
+def test_best_so_far_moves_where_a_launch_beats_all_before_it(history: History) -> None:
+    assert summarise(history).path == ((0, 5482.59), (1, 6635.73), (3, 7143.30))
+    noisy = tuple(replace(t, no_op=t.number == 3) for t in history.trials)
+    assert summarise(replace(history, trials=noisy)).path == ((0, 5482.59), (1, 6635.73), (4, 6804.17))
+    over = tuple(replace(t, violation=0.5 if t.number in (0, 1) else 0.0) for t in history.trials)
+    assert summarise(replace(history, trials=over)).path == ((2, 3385.88), (3, 7143.30))
 
 
 def test_terminal_is_at_most_one_and_a_half_screens_of_aligned_columns(history: History) -> None:
@@ -143,7 +150,8 @@ def test_baseline_that_stays_is_said(history: History) -> None:
 
 def test_failed_trial_and_everything_failed() -> None:
     one = published(scaled({"mtp": OOM}))
-    assert "out-of-memory: CUDA out of memory" in terminal(one)
+    assert "out-of-memory: CUDA out of memory" in markdown(one)
+    assert "out-of-memory: CUDA" in terminal(one)
     nothing = published(scaled({"vllm": OOM, "sglang": OOM, "tensorrt-llm": OOM, "none": OOM}))
     assert best_so_far(nothing) is None
     for form in FORMS:
@@ -200,6 +208,12 @@ def test_confirming_launches_make_the_headline_and_the_table(history: History) -
     confirmed = replace(history, trials=(*history.trials, *confirming), decision=done)
     summary = summarise(confirmed)
     assert (summary.headline.trial, summary.headline.value) == (8, 6950.0)
+    assert summary.headline.median_of == (6, 7, 8)
+    assert [row.number for row in summary.trials if row.best] == [6, 7, 8]
+    for form in FORMS:
+        assert "(median of trials 6, 7 and 8)" in " ".join(form(confirmed).split())
+    assert "median of trials 6, 7 and 8" in status_text(confirmed, None, None)
+    assert as_json(confirmed, None, None)["best"]["median_of"] == [6, 7, 8]
     assert summary.compared[0].changes[0].after == 6950.0
     assert "; confirmed by new launches" in " ".join(terminal(confirmed).split())
     assert summary.trials[6].changed != ""
@@ -208,9 +222,9 @@ def test_confirming_launches_make_the_headline_and_the_table(history: History) -
 def test_noise_band_is_compared_with_the_gain(history: History) -> None:
     assert history.done is not None
     steps = tuple(replace(step, band=0.10) for step in history.done.steps)
-    banded = replace(history, decision=replace(history.done, steps=steps))
-    assert [decided.noise for decided in summarise(banded).decided] == ["above", "within", "", ""]
-    assert "within the band of 10.0 %" in terminal(banded)
+    banded = replace(history, decision=replace(history.done, steps=steps, ways=()))
+    assert [decided.noise for decided in summarise(banded).decided] == ["above", "within", "within", "below"]
+    assert "within the band of 10.0 %" in markdown(banded)
 
 
 def test_sides_that_were_not_measured_or_failed() -> None:
@@ -219,7 +233,7 @@ def test_sides_that_were_not_measured_or_failed() -> None:
     history = replace(live, comparisons=(broken,))
     text = terminal(history)
     assert "fails on short: crash-under-load: died" in text
-    assert "failed: crash-under-load" in text
+    assert "failed: crash-under-load" in markdown(history)
     assert "not measured" in text
     assert "not published" not in text
 
@@ -264,8 +278,10 @@ def test_terminal_shortens_a_long_study_but_keeps_the_best() -> None:
     history = published()
     more = tuple(replace(history.trials[4], number=number, value=1.0) for number in range(6, 60))
     text = terminal(replace(history, trials=history.trials + more))
-    assert "more rows in the report" in text
+    assert "(44 more rows in the report)" in text
+    assert re.search(r"^ +0 .*engine=vllm", text, re.MULTILINE)
     assert re.search(r"^ +3 .* best$", text, re.MULTILINE)
+    assert re.search(r"^ +59 ", text, re.MULTILINE)
     assert len(text.splitlines()) < 95
 
 
@@ -325,15 +341,21 @@ def test_html_is_one_well_formed_file_that_loads_nothing() -> None:
 def test_html_has_staircase_and_copy_button(history: History) -> None:
     text = html(history, command="sglang serve 'a b' && <x>")
     assert '<pre id="command">sglang serve &#x27;a b&#x27; &amp;&amp; &lt;x&gt;</pre>' in text
+    flags = html(history, command="serve --tp-size 8")
+    assert '<pre id="command">serve <span class="word">--tp-size</span> 8</pre>' in flags
     assert 'data-copy="command"' in text
-    assert text.count("<circle") == 6
-    assert 'class="path"' in text
+    chart = text[text.index('role="img"') : text.index('class="legend"')]
+    assert chart.count("<circle") == 6
+    assert chart.count('class="path"') == chart.count('class="end"') == 1
+    assert ">winner</text>" in chart
+    assert "incumbent" not in text
 
 
 def test_failed_trials_are_crosses_on_the_staircase() -> None:
     text = html(published(scaled({"mtp": OOM})))
-    assert text.count('class="cross"') == 1
-    assert text.count("<circle") == 5
+    chart = text[text.index('role="img"') : text.index('class="legend"')]
+    assert chart.count('class="cross"') == 1
+    assert chart.count("<circle") == 5
 
 
 def test_markdown_command_cannot_leave_its_fence() -> None:
@@ -397,5 +419,143 @@ def test_a_configuration_of_no_known_phase_is_named_by_its_differences() -> None
     history = published(trials=2)
     imported = replace(history.trials[1], number=2, phase="imported", base=None)
     rows = summarise(replace(history, trials=(*history.trials, imported), decision=Wait())).trials
-    assert rows[2].changed == "engine=sglang"
+    assert rows[2].changed == "engine=sglang (as trial 1)"
     assert Configuration({"engine": "sglang"}).items() <= imported.configuration.items()
+
+
+def searched(measure: Measure, method: Method = NORMAL, origin: str = "live", **fields: Any) -> History:
+    """A study of the published space over pretended outcomes."""
+    spec = study(method=method, **fields)
+    trials, done = run(spec.space, measure, method)
+    outcome = Outcome(Measurement({"total_token_throughput": 1.0}))
+    known = (t if t.failure else replace(t, outcome=outcome) for t in trials)
+    return History(spec, tuple(known), done, origin=origin)
+
+
+def falling_back() -> Measure:
+    """Whatever is not the baseline leads when it is first launched and trails when it is launched again."""
+    seen: set[Configuration] = set()
+
+    def measure(configuration: Configuration, number: int) -> tuple[float, ...]:
+        tuned, again = configuration != study().space.baseline, configuration in seen
+        seen.add(configuration)
+        value = 1000.0 if not tuned else 900.0 if again else 1500.0
+        return (value, value * 1.001)
+
+    return measure
+
+
+def test_baseline_chosen_by_confirming_launches_says_what_it_was_chosen_over() -> None:
+    history = searched(falling_back())
+    assert history.done is not None
+    assert history.done.best == history.study.space.baseline
+    summary = summarise(history)
+    assert summary.headline.is_baseline
+    assert {decided.phase.split(" on ")[0] for decided in summary.decided} >= {"engine", "parallelism", "confirm"}
+    confirm = summary.decided[-1]
+    assert (confirm.phase, confirm.kept, confirm.gain) == ("confirm", "baseline", None)
+    assert (formats.percent(confirm.rejected_gain), confirm.noise) == ("-10.0 %", "below")
+    for form in FORMS:
+        text = " ".join(form(history).replace("\\", "").split())
+        assert "which the search had kept, was -10.0 % when both were launched again" in text
+        assert "no change was kept" not in text
+
+
+def test_every_engine_that_was_tuned_is_shown_with_its_stages() -> None:
+    steady = searched(lambda c, number: (2000.0, 2002.0) if c["engine"] == "sglang" else (1000.0, 1001.0))
+    phases = [decided.phase for decided in summarise(steady).decided]
+    assert phases[:2] == ["engine on sglang", "parallelism on sglang"]
+    assert "parallelism on vllm" in phases
+    assert summarise(steady).decided[-1].kept == "sglang"
+
+
+def test_every_trial_names_its_engine_and_the_launch_it_repeats() -> None:
+    rows = summarise(
+        searched(lambda c, number: (2000.0, 2002.0) if c["engine"] == "sglang" else (1000.0, 1001.0))
+    ).trials
+    assert {row.engine for row in rows} == {"vllm", "sglang", "tensorrt-llm"}
+    again = [row for row in rows if row.phase == "confirm"]
+    assert "baseline (as trial 0)" in [row.changed for row in again]
+    assert all("(as trial" in row.changed for row in again)
+    for form in FORMS:
+        assert "engine" in form(published()).split("Trials")[1]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_why_what_was_rejected_was_rejected(form: object) -> None:
+    def measure(configuration: Configuration, number: int) -> tuple[float, ...] | Failure:
+        if configuration["speculative"] == "mtp":
+            return OOM
+        value = 995.0 if configuration["torch-compile"] == "on" else 1000.0
+        return (value, value * 1.01) if configuration["engine"] == "sglang" else (value * 0.5, value * 0.505)
+
+    history = searched(measure, replace(NORMAL, beam=1))
+    noises = {decided.phase: decided.noise for decided in summarise(history).decided}
+    assert (noises["torch.compile"], noises["speculative decoding"]) == ("within", "failed")
+    text = form(history)  # type: ignore[operator]
+    assert "best rejected" in text
+    assert "within the band of" in " ".join(text.split())
+
+
+LOG = "\n".join(f"line {n}" for n in range(20)) + "\n\x1b[31mError: HF_TOKEN=hf_abc <b>no such device</b>\x1b[0m\n\n"
+
+
+def crashed(origin: str = "live", **fields: Any) -> History:
+    return published(scaled({"mtp": Failure("crash", "exited with code 1", log=LOG)}), origin=origin, **fields)
+
+
+def test_failures_are_shown_with_the_end_of_their_log() -> None:
+    for form in (markdown, html):
+        text = form(crashed())
+        shown = text[text.index("Failures") :]
+        assert "trial 5 (speculative decoding): crash" in shown.replace("\\", "")
+        assert "trials/0005/server.log" in shown
+        assert "line 19\nError: HF_TOKEN=${HF_TOKEN} &lt;b&gt;no such device&lt;/b&gt;</pre>" in shown
+        assert "line 13\n" in shown
+        assert "line 12\n" not in shown
+    text = terminal(crashed())
+    assert "[trials/0005/server.log]" in text
+    assert "    | Error: HF_TOKEN=${HF_TOKEN} <b>no such device</b>" in text
+    assert "line 19" not in text
+
+
+def test_a_replay_has_no_log_to_name() -> None:
+    assert "server.log" not in terminal(crashed(origin="recorded"))
+    assert "server.log" not in terminal(replace(crashed(origin="simulated"), provenance={"source": "x"}))
+    assert "Failures" not in terminal(published())
+
+
+def test_trials_that_a_person_ended_are_not_failures() -> None:
+    for kind, words in (("interrupted", "interrupted by hand"), ("abandoned", "abandoned: the tuner was killed")):
+        history = published(scaled({"mtp": Failure(kind, "x", log=LOG)}), origin="live", trials=6)
+        assert words in " ".join(markdown(history).split())
+        assert not summarise(history).failures
+        assert words in status_text(history, None, None)
+
+
+@pytest.mark.parametrize("width", [60, 80, 110, 200])
+@pytest.mark.parametrize(
+    "history", [published(), crashed(), searched(falling_back())], ids=["published", "crash", "beam"]
+)
+def test_nothing_is_wider_than_the_terminal(history: History, width: int) -> None:
+    text = terminal(history, "serve " + "--flag value " * 30, width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= max(width, 80)
+    for value in ("7143.30", "+244.8 %") if history.origin == "recorded" else ():
+        assert value in text
+    assert all(len(row) <= width for row in status_text(history, None, None, width).splitlines()[3:])
+
+
+def test_method_changes_are_named() -> None:
+    changed = published(method=replace(PUBLISHED, name="published, changed", min_gain=0.02))
+    for form in FORMS:
+        assert "method published with changes: min gain 0.02" in form(changed)
+
+
+def test_html_breaks_commands_and_cells_at_spaces_only() -> None:
+    style = html(published()).split("<style>")[1].split("</style>")[0]
+    assert "anywhere" not in style
+    assert "break-all" not in style
+    cells = re.findall(r'<td class="(\w)">([^<]*)</td>', html(published()))
+    assert {name for name, _ in cells} <= {"r", "s", "m", "w"}
+    assert '<td class="s"><span class="word">tensorrt-llm</span></td>' in html(published())

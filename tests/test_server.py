@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -225,6 +226,75 @@ def test_a_server_that_only_looks_ready_is_not(slot, mode, missing):
     assert missing in failure.message
 
 
+@pytest.mark.parametrize(
+    ("mode", "status", "kind"), [("never_completes", 500, "crash"), ("wants_a_key", 401, "invalid-config")]
+)
+def test_a_server_that_refuses_every_completion_is_given_up(slot, mode, status, kind):
+    life = Life(slot, mode, Limits(start_timeout_s=60, grace_s=5, poll_s=0.2, sick_timeout_s=2))
+    failure = life.fails()
+    assert (failure.kind, failure.hop) == (kind, "ready")
+    assert failure.message == (
+        f"/health answers 200, but for 2 s a completion of one token is answered with {status}: "
+        '{"detail": "no such model"}'
+    )
+    assert life.progress == ["waiting for a first completion"]
+
+
+@pytest.mark.slow
+def test_a_server_that_lost_a_process_and_refuses_is_given_up_sooner(slot):
+    limits = Limits(start_timeout_s=120, grace_s=5, poll_s=0.2, sick_timeout_s=100)
+    failure = Life(slot, "loses_its_child", limits).fails()
+    assert failure.kind == "crash"
+    assert re.search(r"answered with 500: .*; of its processes \d+ \(.*small_servers.py .*\) ended", failure.message)
+
+
+def test_two_completions_without_an_answer_are_a_stall(slot):
+    limits = Limits(start_timeout_s=60, grace_s=5, poll_s=0.2, completion_timeout_s=1)
+    failure = Life(slot, "hangs_in_completions", limits).fails()
+    assert failure.kind == "start-stall"
+    assert failure.message == ("/health answers 200, but 2 completions of one token in a row had no answer within 1 s")
+
+
+@pytest.mark.slow
+def test_what_listens_and_never_answers_is_given_up_before_what_is_silent(slot):
+    limits = Limits(start_timeout_s=120, grace_s=5, poll_s=0.2, call_timeout_s=0.5, completion_timeout_s=1.5)
+    failure = Life(slot, "accepts_and_hangs", limits).fails()
+    assert failure.kind == "start-stall"
+    assert "no new log line and no CPU time for 3 s: " in failure.message
+    assert "does not answer yet (nothing came within 0.5 s)" in failure.message
+
+
+def test_silence_is_told(slot):
+    limits = Limits(start_timeout_s=60, stall_timeout_s=4, grace_s=5, poll_s=0.2, heartbeat_s=1)
+    life = Life(slot, "never_ready", limits)
+    assert life.fails().kind == "start-stall"
+    assert life.progress[0] == "loading, for ever"
+    assert len(life.progress) >= 3
+    assert all(re.fullmatch(r"no new log line for \d s \(given up at 4 s\)", text) for text in life.progress[2:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("never_ready_but_busy", r"no new log line for \d s, but it uses CPU time \(given up 6 s after its start\)"),
+        ("never_ready_but_writes", r"still starting after \d s \(given up 6 s after its start\)"),
+    ],
+)
+def test_work_without_news_is_told(slot, mode, said):
+    life = Life(slot, mode, Limits(start_timeout_s=6, grace_s=5, poll_s=0.2, heartbeat_s=1))
+    assert life.fails().kind == "start-timeout"
+    assert re.fullmatch(said, life.progress[-1])
+
+
+@pytest.mark.slow
+def test_children_of_what_has_ended_get_little_time(slot):
+    limits = Limits(start_timeout_s=30, grace_s=60, poll_s=0.2)
+    with pytest.raises(LaunchFailed) as caught, Life(slot, "front_end_leaves_the_deaf", limits).context:
+        pytest.fail("became ready")
+    assert caught.value.timings["stop"] < 30
+
+
 def test_a_taken_port_is_seen_before_the_launch(slot):
     with socket.create_server(("127.0.0.1", slot.port)):
         life = Life(slot, "ok")
@@ -232,6 +302,7 @@ def test_a_taken_port_is_seen_before_the_launch(slot):
             pytest.fail("was started")
     failure = caught.value.failure
     assert (failure.kind, failure.hop) == ("port-taken", "launch")
+    assert failure.message.endswith("listens on it")  # what to do is said where failures are listed
     assert f"pid {os.getpid()}" in failure.message
     assert life.identities == []
 

@@ -71,7 +71,7 @@ def test_what_engines_that_are_not_listed_would_do_is_left_out(tmp_path: Path) -
     assert space.stage("speculative").with_ == {"torch-compile": "on"}
     only_sglang = STUDY.replace("  vllm:\n", "  sglang:\n", 1).replace("args: {max-model-len: 65536}", "args: {}")
     only_sglang = "\n".join(line for line in only_sglang.splitlines() if not line.startswith("  sglang: {"))
-    space = load(tmp_path, only_sglang).space
+    space = load(tmp_path, only_sglang, SPACE.replace(", replicas: 2", "")).space
     assert [stage.name for stage in space.stages] == ["engine", "parallelism", "torch-compile", "speculative"]
 
 
@@ -95,7 +95,7 @@ def test_what_is_left_out_of_a_study_has_a_default(tmp_path: Path) -> None:
     ],
 )
 def test_gpus_are_said_in_five_ways(tmp_path: Path, written: str, meant: NodeSpec) -> None:
-    assert load(tmp_path, SMALL + f"node: {{gpus: {written}}}\n").node == meant
+    assert load(tmp_path, SMALL + f"node: {{gpus: {written}}}\nengines: {{vllm: {{}}}}\n", ONE).node == meant
 
 
 def test_a_method_is_a_name_or_a_table_and_the_argument_replaces_it(tmp_path: Path) -> None:
@@ -122,14 +122,78 @@ def test_a_space_may_stand_in_the_study(tmp_path: Path) -> None:
 
 
 def test_the_baseline_is_the_command_that_runs_today_and_nothing_else(tmp_path: Path) -> None:
-    command = 'baseline: {command: "env A=1 vllm serve /models/r1 --tp 4", env: {B: 2}}\n'
+    command = 'baseline: {command: "env A=1 vllm serve deepseek-ai/DeepSeek-R1-0528 --tp 4", env: {B: 2}}\n'
     space = load(tmp_path, STUDY + command).space
     assert space.baseline["engine"] == "baseline"
     settings = space.settings(space.baseline)
-    assert (settings.engine, settings.model) == ("vllm", "/models/r1")
+    assert (settings.engine, settings.model) == ("vllm", "deepseek-ai/DeepSeek-R1-0528")
     assert (settings.args, settings.env) == ({"tensor-parallel-size": 4}, {"A": "1", "B": "2"})
     other = space.settings(Configuration({"engine": "vllm"}))
     assert other.args == {"max-model-len": 65536, "tensor-parallel-size": 8}
+
+
+def test_a_baseline_serves_the_model_of_the_study_or_one_that_it_names(tmp_path: Path) -> None:
+    served = "search_space: space.yaml\nworkloads: {w: {}}\nbaseline: {command: vllm serve fp8}\n"
+    with pytest.raises(SpecError) as refused:
+        load(tmp_path, "model: bf16\nengines: {vllm: {}}\n" + served, ONE)
+    assert str(refused.value).endswith(
+        "study.yaml:5: baseline.command: serves another model than the study's bf16 (got 'fp8'); "
+        "if it is meant to differ, write engines: {vllm: {model: fp8}}"
+    )
+    load(tmp_path, "model: bf16\nengines: {vllm: {model: fp8}}\n" + served, ONE)
+    in_an_option = ONE.replace("args: {max_model_len: 9}", "model: fp8")
+    load(tmp_path, "model: bf16\nengines: {vllm: {}}\n" + served, in_an_option)
+
+
+def test_what_is_left_out_is_noted_and_no_part_of_the_study_s_identity(tmp_path: Path) -> None:
+    study = load(tmp_path)
+    assert study.notes == (
+        "option tensorrt-llm of stage engine is left out: engines does not list tensorrt-llm",
+        "option trt-only of stage parallelism is left out: engines does not list tensorrt-llm",
+    )
+    assert replace(study, notes=()).fingerprint == study.fingerprint
+    assert load(tmp_path, SMALL).notes == ()
+
+
+GREEDY = """
+stages:
+  - name: engine
+    options: {vllm: {vllm: {args: {tensor-parallel-size: 8}}}, sglang: {sglang: {args: {tp-size: 8}}}}
+  - name: attention
+    options: {default: {}, dp: {sglang: {args: {enable-dp-attention: true}}}}
+  - name: replicas
+    options:
+      default: {}
+      dp8: {sglang: {args: {dp-size: 8}}, vllm: {args: {tensor-parallel-size: 1, data-parallel-size: 8}}}
+  - {name: width, parameters: {pipeline-parallel-size: {vllm: {type: categorical, choices: [1]}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "gpus", "told"),
+    [
+        ("", "", "8", []),  # dp8 fits on sglang with DP attention, and on vLLM it replaces the tensor parallelism
+        ("size: 8}}}, sg", "size: 16}}}, sg", "auto", []),
+        ("size: 8}}}, sg", "size: 16}}}, sg", "0", []),
+        ("size: 8}}}, sg", "size: 16}}}, sg", "{simulated: 8}", [(4, "stages[0].options.vllm.vllm", 16)]),
+        ("size: 8}}}, sg", "size: 16}}}, sg", "8", [(4, "stages[0].options.vllm.vllm", 16)]),
+        ("parallel-size: 1, d", "parallel-size: 2, d", "8", [(10, "stages[2].options.dp8.vllm", 16)]),
+        ("enable-dp-attention: true", "enable-metrics: true", "8", [(10, "stages[2].options.dp8.sglang", 64)]),
+        ("[1]", "[1, 2]", "8", [(11, "stages[3].parameters.pipeline-parallel-size.vllm", 16)]),
+        ("size: 8}}}, sg", "size: 8}, replicas: 2}}, sg", "8", [(4, "stages[0].options.vllm.vllm", 16)]),
+    ],
+)  # fmt: skip
+def test_what_can_never_fit_on_the_node_is_refused(
+    tmp_path: Path, old: str, new: str, gpus: str, told: list[tuple[int, str, int]]
+) -> None:
+    study = SMALL + f"node: {{gpus: {gpus}}}\nengines: {{vllm: {{}}, sglang: {{}}}}\n"
+    write(tmp_path, study, GREEDY.replace(old, new, 1))
+    found: list[tuple[int | None, str]] = []
+    try:
+        spec.load(tmp_path)
+    except SpecError as error:
+        found = [(fault.line, fault.path, int(fault.rule.split()[1])) for fault in error.faults]  # type: ignore[misc]
+    assert found == told
 
 
 def test_an_option_may_fix_what_is_fixed_to_the_same_value(tmp_path: Path) -> None:

@@ -565,7 +565,9 @@ def test_answers_that_are_wrong(tmp_path: Path) -> None:
         usage, done = server.stream()
         assert (usage["usage"]["completion_tokens"], done) == (0, "[DONE]")
     with serving(tmp_path, "vllm", fault="wrong-usage=2") as server:
-        assert json.loads(server.complete()[1])["usage"]["prompt_tokens"] == 6
+        assert json.loads(server.complete()[1])["usage"] == {
+            "prompt_tokens": 6, "completion_tokens": 8, "total_tokens": 14,
+        }  # fmt: skip
     with serving(tmp_path, "vllm", fault="chunk-tokens=3") as server:
         *events, _, _ = server.stream(max_tokens=7)
         assert [len(event["choices"][0]["text"].split()) for event in events] == [3, 3, 1]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.servers import Asked, Serving, Wire, stream
+from tests.servers import DONE, END, HEAD, Asked, Serving, Wire, chunk, stream, token, usage
 from tuner.benchmarks import Response, Run, Workload
 from tuner.benchmarks.metrics import aggregate, measure
 from tuner.benchmarks.streaming import Client
@@ -97,6 +97,12 @@ def test_output_tokens_where_end_of_sequence_is_ignored() -> None:
     assert found(short) == {"output-tokens": False}
     assert found(short, replace(WORKLOAD, ignore_eos=False)) == {}
     assert found(passed(answers(output_len=40))) == {"output-tokens": False}
+    assert found(passed(answers(output_len=40)), replace(WORKLOAD, ignore_eos=False)) == {"output-tokens": False}
+    body = replace(WORKLOAD, extra_body={"max_tokens": 40})
+    assert found(passed(answers(output_len=40)), body) == {}
+    assert (
+        found(passed(answers(output_len=40)), replace(body, extra_body={"max_tokens": 40, "ignore_eos": False})) == {}
+    )
     drawn = replace(WORKLOAD, range_ratio=0.5)
     assert found(passed(answers(output_len=24)), drawn) == {}
     fixed = Workload(dataset="sharegpt", num_prompts=10, sharegpt_output_len=30, ignore_eos=True)
@@ -107,6 +113,52 @@ def test_other_input_tokens_are_noted() -> None:
     run = passed(answers(prompt_len=130))
     assert found(run) == {"input-tokens": True}
     assert aggregate([run], check(run, WORKLOAD)).valid
+    (verdict,) = check(run, WORKLOAD)
+    assert verdict.message == (
+        "the server counted 130.0 tokens in each prompt, 100 were asked (1.30 of what the client counts)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("counted", "tokenizer", "valid"),
+    [
+        (170, "t.json", True),  # 10 % and a template
+        (180, "t.json", False),
+        (30, "t.json", True),
+        (20, "t.json", False),
+        (250, None, True),
+        (460, None, True),
+        (470, None, False),
+        (50, None, True),
+        (49, None, False),
+    ],
+)
+def test_input_tokens_that_cannot_be(counted: int, tokenizer: str | None, valid: bool) -> None:
+    workload = replace(WORKLOAD, tokenizer=tokenizer)
+    run = passed(answers(prompt_len=counted), prompt_tokens_known=1000, prompt_words=1000, prompt_bytes=5000)
+    assert found(run, workload) == {"input-tokens": valid}
+    assert found(Measurement(run.metrics), workload) == {"input-tokens": valid}
+
+
+def test_input_tokens_of_any_text() -> None:
+    """Without a tokenizer its length is a guess, and a sentence of some languages is one word."""
+    workload = Workload(dataset="sharegpt", num_prompts=10)
+    english = {"prompt_tokens_known": 1000, "prompt_words": 800, "prompt_bytes": 4000}
+    assert found(passed(answers(prompt_len=130), **english), workload) == {}
+    assert found(passed(answers(prompt_len=230), **english), workload) == {"input-tokens": True}
+    assert found(passed(answers(prompt_len=500), **english), workload) == {"input-tokens": False}
+    chinese = {"prompt_tokens_known": 1000, "prompt_words": 20, "prompt_bytes": 4000}
+    assert found(passed(answers(prompt_len=150), **chinese), workload) == {}
+
+
+def test_single_answers_are_counted_against_what_they_were_allowed() -> None:
+    unlimited = replace(WORKLOAD, ignore_eos=False)
+    assert found(passed(answers(), longer_than_asked=1), unlimited) == {"output-tokens": False}
+    assert found(passed(answers(), counted_as_none=2), unlimited) == {"output-tokens": False}
+    few = passed(answers(output_len=15))
+    (verdict,) = check(few, unlimited)
+    assert (verdict.check, verdict.valid) == ("output-tokens", True)
+    assert "200 events with text came, the server counted 150 tokens (ratio 0.75)" in verdict.message
 
 
 def test_a_client_that_is_the_limit_is_noted() -> None:
@@ -149,3 +201,30 @@ def test_a_real_run_with_failures() -> None:
         run = Client().run([server.url], "m", replace(WORKLOAD, max_concurrency=2), seed=0, timeout_s=30)
     (verdict,) = [verdict for verdict in check(run, WORKLOAD) if not verdict.valid]
     assert verdict.message == ("9 of 10 requests succeeded: 1 x the server closed the connection without a reply")
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (2.0, "the server counted more tokens than were allowed in 10 of 10 answers"),
+        (0.5, "10.0 tokens came for each request, 20 were asked with end-of-sequence ignored"),
+        (0.0, "the server counted no token in 10 of 10 answers that have text"),
+    ],
+)
+def test_a_server_that_counts_wrongly_is_not_ranked(factor: float, said: str) -> None:
+    async def answer(asked: Asked, wire: Wire) -> None:
+        await wire.write(HEAD + b"".join(chunk(token()) for _ in range(20)))
+        total = usage(len(asked.body["prompt"].split()), int(20 * factor))
+        await wire.write(chunk(total + DONE) + END)
+
+    with Serving(answer) as server:
+        run = Client().run([server.url], "m", WORKLOAD, seed=0, timeout_s=30)
+    assert said in [verdict.message for verdict in check(run, WORKLOAD) if not verdict.valid]
+
+
+def test_the_limit_of_the_workload_s_own_body_is_what_is_asked() -> None:
+    workload = replace(WORKLOAD, extra_body={"max_tokens": 5})
+    with Serving(stream()) as server:
+        run = Client().run([server.url], "m", workload, seed=0, timeout_s=30)
+    assert check(run, workload) == ()
+    assert run.metrics["total_output_tokens"] == 50

@@ -56,6 +56,9 @@ class Adapter:
             args[self._flag(flag.lstrip("-"))] = int(value) if value.isdigit() else value
         return Settings(self.name, words[0], args, dict(env or {}))
 
+    def gpus(self, settings: Settings) -> int:
+        return int(str(settings.args.get(self._flag("tp" if self.name != "tensorrt-llm" else "tp_size"), 1)))
+
     def _flag(self, name: str) -> str:
         for flag, aliases in FLAGS[self.name].items():
             if name == flag or name in aliases:

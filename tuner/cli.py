@@ -26,12 +26,18 @@ app = typer.Typer(
 )
 
 Study = Annotated[Path, typer.Argument(metavar="STUDY", readable=False, help="A study folder, or its study.yaml.")]
-Until = Annotated[Optional[str], typer.Option(help="Ask for no more trials after this time, HH:MM.")]  # noqa: UP045
+Until = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="HH:MM", help="Ask for no more trials after this time; one already past means tomorrow."),
+]
 Trials = Annotated[Optional[int], typer.Option(min=1, help="End after so many trials of this run.")]  # noqa: UP045
 Retry = Annotated[
     bool, typer.Option("--retry-failed", help="Launch again what failed, after what was wrong has been mended.")
 ]
-Method = Annotated[Optional[str], typer.Option(help="Search by this method, not the study's.")]  # noqa: UP045
+Method = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="[published|normal]", help="Search by this method, not the study's."),
+]
 
 
 def main() -> None:
@@ -126,6 +132,8 @@ def plan(study: Study, method: Method = None) -> None:
     from tuner.report.plan import plan as planned
 
     spec, _ = driving.study_of(study, method)
+    for note in driving.wanting(spec):
+        _say(f"note: {note}")
     _show(planned(spec))
 
 
@@ -135,7 +143,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds.")] = False,
     json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Show stages, trials, the incumbent, and what runs now."""
+    """Show stages, trials, the best so far, and what runs now."""
     from tuner import driving
 
     driving.status(study, watch, json, show=_show)
@@ -152,7 +160,7 @@ def report(study: Study) -> None:
 @app.command()
 def export(
     study: Study,
-    format: Annotated[str, typer.Option(help="shell or json.")] = "shell",
+    format: Annotated[str, typer.Option(metavar="[shell|json]")] = "shell",
 ) -> None:
     """Print the best launch command."""
     from tuner import driving
@@ -181,7 +189,7 @@ def spaces() -> None:
 def bench(
     url: Annotated[str, typer.Argument(metavar="URL", help="Base URL of a running server.")],
     model: Annotated[Optional[str], typer.Option(help="Default: the first of /v1/models.")] = None,  # noqa: UP045
-    dataset_name: Annotated[str, typer.Option(help="random or sharegpt.")] = "random",
+    dataset_name: Annotated[str, typer.Option(metavar="[random|sharegpt]")] = "random",
     dataset_path: Annotated[Optional[Path], typer.Option(help="The file of sharegpt.")] = None,  # noqa: UP045
     num_prompts: Annotated[int, typer.Option(min=1)] = 1000,
     random_input_len: Annotated[int, typer.Option(min=4, help="Tokens.")] = 1024,
@@ -191,7 +199,7 @@ def bench(
     request_rate: Annotated[float, typer.Option(help="Requests a second; inf sends all at once.")] = float("inf"),
     burstiness: Annotated[float, typer.Option(min=0.001)] = 1.0,
     seed: Annotated[int, typer.Option()] = 0,
-    backend: Annotated[str, typer.Option(help="openai or openai-chat.")] = "openai",
+    backend: Annotated[str, typer.Option(metavar="[openai|openai-chat]")] = "openai",
     tokenizer: Annotated[Optional[str], typer.Option(help="A tokenizer.json or its folder.")] = None,  # noqa: UP045
     save_result: Annotated[bool, typer.Option("--save-result", help="Write the JSON of the result.")] = False,
     result_dir: Annotated[Path, typer.Option(help="Where to write it.")] = Path(),

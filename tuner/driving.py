@@ -7,6 +7,7 @@ import logging
 import shlex
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +23,7 @@ from tuner.executors.local import LocalExecutor
 from tuner.executors.recorded import RecordedExecutor, Recording, load_recording, recording_of
 from tuner.exporters import export
 from tuner.history import History
+from tuner.node.gpu import visible
 from tuner.node.locks import study_holder, study_lock
 from tuner.report.plan import command
 from tuner.report.status import as_json, status_text
@@ -93,6 +95,8 @@ def run(
         forget_stop(paths)
         archive = Archive(spec, paths, create=True, room_bytes=Limits().disk_floor_bytes)
         executor = held.enter_context(LocalExecutor(spec, paths, notify=_noting(paths, console)))
+        for note in spec.notes:
+            console.note(note)
         _tell_taken_up(archive, executor, console)
         if retry_failed and (again := archive.retry_failed()):
             console.note(f"no longer counted, as asked: failed trials {_numbers(again)}")
@@ -104,8 +108,19 @@ def run(
             with suppress(OSError):
                 paths.now.unlink(missing_ok=True)
         told = write_reports(archive)
-    show(terminal(told, launch_command(told)))
+    show(terminal(told, launch_command(told), _width()))
     return _ended(told, reason, stop, paths, say)
+
+
+def wanting(spec: StudySpec) -> list[str]:
+    """What a plan does not need and a run would: what is left out of the study, files and GPUs that are not here."""
+    try:
+        visible(spec.node)
+    except SpecError as error:
+        gpus = [f"a run would be refused: {error}"]
+    else:
+        gpus = []
+    return [*spec.notes, *(f"a run would be refused: {fault}" for fault in check_files(spec)), *gpus]
 
 
 def replay(path: Path, method: str | None, say: Say) -> str:
@@ -122,16 +137,18 @@ def replay(path: Path, method: str | None, say: Say) -> str:
         with RecordedExecutor(recording, lambda job: command(spec, job.configuration)) as executor:
             run_study(archive, executor, Stop(), notify=Console(say, spec, brief=True))
         told = write_reports(archive, recording)
-    return terminal(told, launch_command(told))
+    return terminal(told, launch_command(told), _width())
 
 
 def stop(path: Path, now: bool) -> str:
-    """Leave a request for the process that runs the study.
+    """Leave a request for the process that runs the study. The study itself is not read: it may be broken by now.
 
     Raises:
         TunerError: nobody runs it.
     """
-    _, paths = study_of(path)
+    if not path.exists():
+        study_of(path)
+    paths = StudyPaths((path if path.is_dir() else path.parent).absolute())
     holder = study_holder(paths.folder)
     if holder is None:
         raise TunerError(f"{paths.folder}: nobody runs this study now; there is nothing to stop")
@@ -147,7 +164,7 @@ def status(path: Path, watch: bool, as_data: bool, show: Say) -> None:
         holder = study_holder(study_of(path)[1].folder)
         running = now if holder is not None else None
         by = str(holder) if holder is not None else None
-        show(json.dumps(as_json(told, running, by), indent=1) if as_data else status_text(told, running, by))
+        show(json.dumps(as_json(told, running, by), indent=1) if as_data else status_text(told, running, by, _width()))
         if not watch or isinstance(told.decision, Done):
             return
         time.sleep(_WATCH_S)
@@ -159,7 +176,7 @@ def report(path: Path, say: Say) -> str:
     check_writable(paths)
     told = write_reports(Archive(spec, paths), _recording_of_replay(spec, paths))
     say(f"wrote {paths.report_markdown} and {paths.report_html}")
-    return terminal(told, launch_command(told))
+    return terminal(told, launch_command(told), _width())
 
 
 def exported(path: Path, format: str) -> str:
@@ -169,6 +186,11 @@ def exported(path: Path, format: str) -> str:
         TunerError: nothing has been measured, or there is no such format.
     """
     return export(_history(path), format).rstrip("\n")
+
+
+def _width() -> int:
+    """Characters in a line of output: the terminal's, else 120."""
+    return shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
 
 
 def _check(spec: StudySpec, paths: StudyPaths) -> None:

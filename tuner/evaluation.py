@@ -14,6 +14,7 @@ import httpx
 from tuner.benchmarks import Benchmark, Run, Workload
 from tuner.benchmarks.metrics import aggregate
 from tuner.benchmarks.verdicts import check, steady
+from tuner.benchmarks.watching import Watch
 from tuner.engines import Engine
 from tuner.executors import Job
 from tuner.launchers import Identity, Launcher
@@ -28,11 +29,14 @@ logger = logging.getLogger(__name__)
 _WARM_UP_SEED = 1_000_000
 _MOST_WARM_UPS = 4
 _PROBE_TIMEOUT_S = 10.0
+# No token of any of the requests under way for that long: longer than any prefill that a benchmark waits for.
+HANG_S = 300.0
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where and how launches of one engine are put to the test. `gpus` are real ones lent to the slot."""
+    """Where and how launches of one engine are put to the test. `gpus` are real ones lent to the slot; `hang_s`: a
+    pass ends when no token of any request has come for so many seconds."""
 
     engine: Engine
     launcher: Launcher
@@ -41,6 +45,7 @@ class Place:
     limits: Limits = field(default_factory=Limits)
     gpus: tuple[gpu.Gpu, ...] = ()
     version: str | None = None
+    hang_s: float = HANG_S
 
 
 @dataclass
@@ -110,11 +115,10 @@ def measure(
     verdicts: list[Verdict] = []
     with _timed(timings, "benchmark"):
         for repeat in range(place.benchmark.repeats):
-            notify(f"benchmark {workload.name}, pass {repeat + 1} of {place.benchmark.repeats}")
-            run = _run(server, workload, place, workload.seed + repeat, stop)
-            failure = _interrupted(stop) or server.check()
-            if failure is not None:
-                return None, failure
+            name = f"benchmark {workload.name}, pass {repeat + 1} of {place.benchmark.repeats}"
+            run = _run(server, workload, place, workload.seed + repeat, stop, notify, name)
+            if isinstance(run, Failure):
+                return None, run
             runs.append(run)
             verdicts += check(run, workload)
     measurement = aggregate(runs, tuple(dict.fromkeys(verdicts)))
@@ -195,10 +199,10 @@ def _warm_up(
     shorter = replace(workload, num_prompts=prompts)
     before: float | None = None
     for turn in range(_MOST_WARM_UPS if asked is None else 1):
-        notify(f"warm-up {workload.name}, pass {turn + 1}")
-        run = _run(server, shorter, place, workload.seed + _WARM_UP_SEED + turn, stop)
-        if failure := _interrupted(stop) or server.check():
-            return failure
+        name = f"warm-up {workload.name}, pass {turn + 1}"
+        run = _run(server, shorter, place, workload.seed + _WARM_UP_SEED + turn, stop, notify, name)
+        if isinstance(run, Failure):
+            return run
         rate = run.metrics.get("total_token_throughput", 0.0)
         if before is not None and steady(before, rate):
             break
@@ -206,10 +210,38 @@ def _warm_up(
     return None
 
 
-def _run(server: Server, workload: Workload, place: Place, seed: int, stop: threading.Event) -> Run:
-    return place.client.run(
-        [server.url], server.model, workload, seed=seed, timeout_s=place.benchmark.timeout_s, stop=stop
+def _run(
+    server: Server,
+    workload: Workload,
+    place: Place,
+    seed: int,
+    stop: threading.Event,
+    notify: Callable[[str], None],
+    name: str,
+) -> Run | Failure:
+    """One pass; a failure where the server ended or stopped answering meanwhile, or a stop was asked for."""
+    notify(name)
+    found: list[Failure] = []
+
+    def lost() -> bool:
+        if failure := server.check():
+            found.append(failure)
+        return bool(found)
+
+    watch = Watch(lambda text: notify(f"{name}: {text}"), place.hang_s, lost)
+    run = place.client.run(
+        [server.url],
+        server.model,
+        workload,
+        seed=seed,
+        timeout_s=place.benchmark.timeout_s,
+        stop=stop,
+        on_event=watch,
     )
+    failure = _interrupted(stop) or next(iter(found), None) or server.check()
+    if failure is None and watch.hung:
+        failure = Failure("hang-under-load", watch.hung, log=server.log_text(), hop="benchmark")
+    return failure or run
 
 
 def _invalid(measurement: Measurement) -> Failure | None:

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tuner.asking import Limits, Ready
 from tuner.engines import Engine
 from tuner.launchers import Handle, Identity, Launcher
 from tuner.node import gpu, ports
 from tuner.node.processes import boot_id
-from tuner.readiness import DEFAULT_LIMITS, TAIL_BYTES, Limits, LogTail, Ready, diagnose, wait_until_ready
+from tuner.readiness import DEFAULT_LIMITS, FIRST_COMPLETION, TAIL_BYTES, LogTail, Waiting, diagnose, wait_until_ready
 from tuner.trial import Failure, Launch, Slot
 
 __all__ = ["LaunchFailed", "Limits", "Server", "serve"]
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 LOG_NAME = "server.log"
 _RECORD_GAP_S = 1.0
 _PORT_WAIT_S = 10.0
+_LEFT_BEHIND_GRACE_S = 3.0  # for children whose parent has ended: there is nothing left to drain
+_SAYS_READY = "ready"
 
 
 class LaunchFailed(Exception):
@@ -113,12 +116,12 @@ def serve(
     try:
         handle = _start(launch, launcher, slot, log, identity, timings)
         timings["launch"], begun = time.monotonic() - begun, time.monotonic()
-        watch = _Watch(handle, engine, log, record, on_progress)
+        watch = _Watch(handle, engine, log, record, on_progress, limits.heartbeat_s)
         ready = wait_until_ready(handle, launch, engine, log, url, limits, stop, watch.turn)
         timings["ready"] = time.monotonic() - begun
         if isinstance(ready, Failure):
             raise LaunchFailed(ready, timings)
-        watch.turn(final=True)
+        watch.tell_members()
         yield Server(url, ready, handle, engine, log, timings)
     finally:
         begun = time.monotonic()
@@ -130,7 +133,8 @@ def serve(
 
 
 class _Watch:
-    """What is told while a server starts: new members at most once a second, and what it is doing."""
+    """What is told while a server starts: new members at most once a second, what it is doing, and after every
+    `heartbeat_s` without a word how long it has been silent."""
 
     def __init__(
         self,
@@ -139,7 +143,9 @@ class _Watch:
         log: LogTail,
         record: Callable[[Identity], None],
         on_progress: Callable[[str], None],
+        heartbeat_s: float,
     ) -> None:
+        self._heartbeat_s, self._said = heartbeat_s, time.monotonic()
         self._handle, self._engine, self._log = handle, engine, log
         self._record, self._on_progress = record, on_progress
         self._progress = ""
@@ -147,16 +153,23 @@ class _Watch:
         self._when = time.monotonic()
         record(self._recorded)
 
-    def turn(self, final: bool = False) -> None:
-        self._tell_members(final)
-        text = self._engine.progress(self._log.tail(TAIL_BYTES))
+    def turn(self, waiting: Waiting) -> None:
+        if time.monotonic() - self._when >= _RECORD_GAP_S:
+            self.tell_members()
+        text = waiting.phase or self._engine.progress(self._log.tail(TAIL_BYTES))
+        if text == _SAYS_READY:  # its word alone
+            text = FIRST_COMPLETION
         if text and text != self._progress:
             self._progress = text
-            self._on_progress(text)
+            self._tell(text)
+        elif time.monotonic() - self._said >= self._heartbeat_s:
+            self._tell(waiting.silence)
 
-    def _tell_members(self, final: bool) -> None:
-        if not final and time.monotonic() - self._when < _RECORD_GAP_S:
-            return
+    def _tell(self, text: str) -> None:
+        self._said = time.monotonic()
+        self._on_progress(text)
+
+    def tell_members(self) -> None:
         identity = self._handle.identity()
         if identity != self._recorded:
             self._record(identity)
@@ -184,8 +197,7 @@ def _prepare(
         return None
     return Failure(
         "port-taken",
-        f"port {slot.port} must be free before a launch, but {ports.describe_holder(slot.port)} listens on it; "
-        "end it, or choose another port (node: {port: N})",
+        f"port {slot.port} must be free before a launch, but {ports.describe_holder(slot.port)} listens on it",
     )
 
 
@@ -213,7 +225,8 @@ def _end(handle: Handle | None, launcher: Launcher, identity: Identity, slot: Sl
     if handle is None:
         launcher.reap(identity)
     else:
-        handle.stop(limits.grace_s)
+        ended = handle.returncode() is not None
+        handle.stop(min(limits.grace_s, _LEFT_BEHIND_GRACE_S) if ended else limits.grace_s)
     if launcher.url is not None:
         return
     deadline = time.monotonic() + _PORT_WAIT_S

@@ -273,7 +273,7 @@ def _provenance(archive: Archive, trials: list[Trial], replayed: dict[str, str])
     return {
         "study": archive.name,
         "search space": spec.space.name,
-        **{f"{name} (claimed)": version for name, version in claimed.items() if name not in versions},
+        **{f"{name}, version said in the study": version for name, version in claimed.items() if name not in versions},
         **{name: str(version) for name, version in versions.items()},
         **{key: value for key, value in replayed.items() if key == "source"},
     }

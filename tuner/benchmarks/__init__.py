@@ -44,6 +44,19 @@ class Workload:
         """The most requests in flight at once."""
         return min(self.num_prompts, self.max_concurrency or self.num_prompts)
 
+    @property
+    def ignores_eos(self) -> bool:
+        """Whether the server is asked to write on until the output length; what `extra_body` says is what is sent."""
+        asked = self.dataset == "random" if self.ignore_eos is None else self.ignore_eos
+        return bool(self.extra_body.get("ignore_eos", asked))
+
+    @property
+    def output_limit(self) -> int | None:
+        """The output length that `extra_body` sets for every request."""
+        name = "max_completion_tokens" if self.endpoint == "chat" else "max_tokens"
+        limit = self.extra_body.get(name)
+        return limit if isinstance(limit, int) and not isinstance(limit, bool) else None
+
 
 @dataclass(frozen=True)
 class Request:
@@ -88,13 +101,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Event:
-    """Progress while a pass runs: seconds since its start, requests done and failed, tokens received so far."""
+    """Progress while a pass runs: seconds since its start, requests done and failed, tokens received so far (one an
+    event), requests sent and not yet over."""
 
     elapsed: float
     completed: int
     failed: int
     total: int
     output_tokens: int
+    in_flight: int = 0
 
 
 class Benchmark(Protocol):

@@ -80,6 +80,17 @@ class Exchange:
         """As the server counted them; 0 if it did not."""
         return _count(self._all_usage().get("completion_tokens"))
 
+    @property
+    def longer_than_asked(self) -> bool:
+        """Whether the server counted more tokens than the request allowed."""
+        return self.output_tokens > self._request.output_len
+
+    @property
+    def counted_as_none(self) -> bool:
+        """Whether text came of which the server counted no token, or which it counted below zero."""
+        count = self._all_usage().get("completion_tokens")
+        return self.ttft > 0 and isinstance(count, int | float) and count < 1
+
     def send(self, due: float, write: Callable[[], None]) -> None:
         """Start the clock and write the request, which was due at `due`."""
         self._tally.in_flight += 1

@@ -170,7 +170,8 @@ class Load:
     def _progress(self, now: float) -> Event:
         tally = self._tally
         elapsed = now - self._began if self._began else 0.0
-        return Event(elapsed, tally.done - tally.failed, tally.failed, len(self._plan.requests), tally.tokens)
+        total = len(self._plan.requests)
+        return Event(elapsed, tally.done - tally.failed, tally.failed, total, tally.tokens, tally.in_flight)
 
     def _give_up(self, ended_by: str) -> None:
         why = GAVE_UP.get(ended_by, "never answered").format(self._plan.timeout_s)
@@ -200,6 +201,8 @@ class Load:
             "errors": _most_common_errors(responses),
             "guessed_output_lens": sum(not exchange.output_tokens for exchange in answered),
             "guessed_input_lens": sum(not exchange.input_tokens for exchange in answered),
+            "longer_than_asked": sum(exchange.longer_than_asked for exchange in answered),
+            "counted_as_none": sum(exchange.counted_as_none for exchange in answered),
         }
         early = ended_by in ("stopped", "ended early")
         return Run(measure(responses, duration), responses, duration, early, facts)

@@ -29,7 +29,7 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
-from tuner.benchmarks import Event, Request, Run, Workload, datasets
+from tuner.benchmarks import Event, Request, Response, Run, Workload, datasets
 from tuner.benchmarks.arrivals import arrivals
 from tuner.benchmarks.http import Target, request_bytes
 from tuner.benchmarks.load import Load, Plan
@@ -72,7 +72,7 @@ class Client:
             raise SpecError("a benchmark needs at least one URL")
         deadline = time.perf_counter() + timeout_s
         targets = [Target.parse(url) for url in urls]
-        requests = datasets.requests(workload, seed)
+        requests = _as_sent(datasets.requests(workload, seed), workload)
         plan = Plan(
             targets=targets,
             requests=requests,
@@ -89,7 +89,7 @@ class Client:
             run = asyncio.run(Load(plan, stop, on_event).run())
         lengths = "tokenizer" if workload.tokenizer else "approximate"
         facts = {**run.facts, "seed": seed, "prompts_sha256": _digest(requests), "dataset_lens": lengths}
-        return replace(run, facts=facts)
+        return replace(run, facts=facts | _prompts_of(requests, run.responses))
 
 
 def benchmark() -> Client:
@@ -102,7 +102,6 @@ def body(model: str, workload: Workload, request: Request) -> dict[str, Any]:
     `ignore_eos` is sent for random prompts unless the workload says otherwise. `extra_body` is laid over it;
     None removes a key.
     """
-    ignore_eos = workload.dataset == "random" if workload.ignore_eos is None else workload.ignore_eos
     asked: dict[str, Any] = {"model": model, "temperature": 0.0, "stream": True}
     asked["stream_options"] = {"include_usage": True}
     if workload.endpoint == "chat":
@@ -111,7 +110,7 @@ def body(model: str, workload: Workload, request: Request) -> dict[str, Any]:
     else:
         asked |= {"prompt": request.prompt, "max_tokens": request.output_len}
         asked |= {"repetition_penalty": 1.0, "logprobs": None}
-    if ignore_eos:
+    if workload.ignores_eos:
         asked["ignore_eos"] = True
     asked |= workload.extra_body
     return {key: value for key, value in asked.items() if value is not None or key not in workload.extra_body}
@@ -150,6 +149,23 @@ def _wires(
         )
         for index, request in enumerate(requests)
     ]
+
+
+def _as_sent(requests: list[Request], workload: Workload) -> list[Request]:
+    """With the output length that is sent, where the workload's own body sets one."""
+    limit = workload.output_limit
+    return requests if limit is None else [replace(request, output_len=limit) for request in requests]
+
+
+def _prompts_of(requests: Sequence[Request], responses: Sequence[Response]) -> dict[str, int]:
+    """What is known, without asking the server, of the prompts that were answered: tokens as the dataset counts them,
+    words and bytes of text."""
+    answered = [request for request, response in zip(requests, responses, strict=True) if response.success]
+    return {
+        "prompt_tokens_known": sum(request.prompt_len for request in answered),
+        "prompt_words": sum(len(request.prompt.split()) for request in answered),
+        "prompt_bytes": sum(len(request.prompt.encode("utf-8", "replace")) for request in answered),
+    }
 
 
 def _digest(requests: Sequence[Request]) -> str:

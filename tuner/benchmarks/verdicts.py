@@ -7,14 +7,19 @@ being ranked, one with `valid=True` is a note for people. No verdict: nothing to
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tuner.benchmarks import Run, Workload
+from tuner.benchmarks import Response, Run, Workload
 from tuner.trial import Measurement, Verdict
 
 FAILED_SHARE_ALLOWED = 0.0
 TOKENS_TOLERANCE = 0.02
+KNOWN_INPUT_TOLERANCE = 0.1  # of a length that the model's tokenizer gave
+GUESSED_INPUT_TOLERANCE = 0.5  # of a length that was estimated from the text, before it is noted
+TEMPLATE_TOKENS = 64  # what templates and special tokens may add to a prompt
+TOKENS_PER_WORD = (0.5, 4.0)  # of plain words; tokenizers in use give 1.0 to 2.5
+EVENTS_WITHOUT_TOKEN = 3
 RATES_TOLERANCE = 0.02
 STEADY_TOLERANCE = 0.05
 MOST_TOKENS_PER_S = 1e8  # no node reads or writes a hundred million tokens in a second
@@ -52,7 +57,7 @@ def _metrics(metrics: Mapping[str, float], workload: Workload, facts: Mapping[st
     yield from _possible(metrics)
     yield from _complete(metrics, workload, facts)
     yield from _output_tokens(metrics, workload)
-    yield from _input_tokens(metrics, workload)
+    yield from _input_tokens(metrics, workload, facts)
     yield from _consistent(metrics)
 
 
@@ -90,32 +95,67 @@ def _complete(metrics: Mapping[str, float], workload: Workload, facts: Mapping[s
 
 
 def _output_tokens(metrics: Mapping[str, float], workload: Workload) -> Iterator[Verdict]:
-    """Where EOS is ignored the server must write what was asked; `range_ratio` only moves single requests."""
+    """Where EOS is ignored the server must write what was asked, otherwise no more; `range_ratio` only moves single
+    requests."""
     total, completed = metrics.get("total_output_tokens"), metrics.get("completed")
-    ignored = workload.dataset == "random" if workload.ignore_eos is None else workload.ignore_eos
     asked = workload.sharegpt_output_len if workload.dataset == "sharegpt" else workload.output_len
-    if total is None or not completed or not ignored or asked is None:
+    asked, ratio = (asked, workload.range_ratio) if workload.output_limit is None else (workload.output_limit, 0.0)
+    if total is None or not completed or asked is None:
         return
-    each = total / completed
-    if abs(each - asked) > (TOKENS_TOLERANCE + _drawn(workload, completed)) * asked:
-        message = f"{each:.1f} tokens came for each request, {asked} were asked with end-of-sequence ignored"
+    each, allowed = total / completed, (TOKENS_TOLERANCE + _drawn(ratio, completed)) * asked
+    if each - asked > allowed or (workload.ignores_eos and asked - each > allowed):
+        ignored = " with end-of-sequence ignored" if workload.ignores_eos else " at most"
+        message = f"{each:.1f} tokens came for each request, {asked} were asked{ignored}"
         yield Verdict("output-tokens", False, message)
 
 
-def _input_tokens(metrics: Mapping[str, float], workload: Workload) -> Iterator[Verdict]:
-    """A note: templates and special tokens add to the prompt, and without a tokenizer its length is a guess."""
+def _input_tokens(metrics: Mapping[str, float], workload: Workload, facts: Mapping[str, Any]) -> Iterator[Verdict]:
+    """Against what the client knows of its prompts: with a tokenizer their tokens, without one their words.
+
+    Templates and special tokens add some to each prompt. Without `facts`, only random prompts are known.
+    """
     total, completed = metrics.get("total_input_tokens"), metrics.get("completed")
-    if total is None or not completed or workload.dataset != "random":
+    if total is None or not completed or not math.isfinite(total + completed):
+        return
+    if not facts.get("prompt_tokens_known") and workload.dataset != "random":
         return
     each = total / completed
-    if abs(each - workload.input_len) > (TOKENS_TOLERANCE + _drawn(workload, completed)) * workload.input_len:
-        message = f"the server counted {each:.1f} tokens in each prompt, {workload.input_len} were asked"
+    known = facts.get("prompt_tokens_known", 0) / completed or float(workload.input_len)
+    drawn = 0.0 if facts.get("prompt_tokens_known") else _drawn(workload.range_ratio, completed)
+    low, high = _plausible(known, drawn, workload, facts, completed)
+    ratio = f"({each / known:.2f} of what the client counts)"
+    if not low <= each <= high:
+        message = f"the server counted {each:.1f} tokens in each prompt, which has {known:.1f} {ratio}: it cannot be"
+        yield Verdict("input-tokens", False, message)
+    elif _worth_a_note(each, known, drawn, workload):
+        what = "were asked" if workload.dataset == "random" else "are its length"
+        message = f"the server counted {each:.1f} tokens in each prompt, {known:g} {what} {ratio}"
         yield Verdict("input-tokens", True, message)
 
 
-def _drawn(workload: Workload, count: float) -> float:
+def _plausible(
+    known: float, drawn: float, workload: Workload, facts: Mapping[str, Any], completed: float
+) -> tuple[float, float]:
+    """The fewest and the most tokens that a prompt can have on average."""
+    if workload.tokenizer is not None:
+        slack = (KNOWN_INPUT_TOLERANCE + drawn) * known + TEMPLATE_TOKENS
+        return known - slack, known + slack
+    words = facts.get("prompt_words", 0) / completed or known
+    fewest, most = (share * words for share in TOKENS_PER_WORD)
+    if workload.dataset != "random":  # any text: words of some languages are sentences; no token is under a byte
+        fewest, most = 0.0, max(most, facts.get("prompt_bytes", 0) / completed)
+    return fewest * (1 - drawn), most * (1 + drawn) + TEMPLATE_TOKENS
+
+
+def _worth_a_note(each: float, known: float, drawn: float, workload: Workload) -> bool:
+    if workload.tokenizer is None and workload.dataset != "random":  # the length itself is a guess
+        return abs(each - known) > GUESSED_INPUT_TOLERANCE * known + TEMPLATE_TOKENS
+    return abs(each - known) > (TOKENS_TOLERANCE + drawn) * known
+
+
+def _drawn(ratio: float, count: float) -> float:
     """How far, as a share, the mean of drawn lengths may be off: four of its standard deviations."""
-    return 4 * workload.range_ratio / math.sqrt(3 * count)
+    return 4 * ratio / math.sqrt(3 * max(1.0, count))
 
 
 def _consistent(metrics: Mapping[str, float]) -> Iterator[Verdict]:
@@ -140,6 +180,22 @@ def _responses(run: Run) -> Iterator[Verdict]:
     empty = sum(response.output_len == 0 for response in good)
     if empty:
         yield Verdict("output-tokens", False, f"{empty} of {len(good)} answers that succeeded have no token")
+    if longer := run.facts.get("longer_than_asked"):
+        message = f"the server counted more tokens than were allowed in {longer} of {len(good)} answers"
+        yield Verdict("output-tokens", False, message)
+    if none := run.facts.get("counted_as_none"):
+        message = f"the server counted no token in {none} of {len(good)} answers that have text"
+        yield Verdict("output-tokens", False, message)
+    yield from _more_events(run, good)
+
+
+def _more_events(run: Run, good: Sequence[Response]) -> Iterator[Verdict]:
+    """A note: an event brings a token or more, but a role, the end, or half a character may come as one of its own."""
+    events = sum(len(response.itls) + (response.ttft > 0) for response in good)
+    tokens = sum(response.output_len for response in good)
+    if tokens and events > tokens * (1 + TOKENS_TOLERANCE) + EVENTS_WITHOUT_TOKEN * len(good):
+        message = f"{events} events with text came, the server counted {tokens} tokens (ratio {tokens / events:.2f})"
+        yield Verdict("output-tokens", True, message)
 
 
 def _client(run: Run) -> Iterator[Verdict]:

@@ -6,6 +6,7 @@ are the engines, `tables/` holds what is known of each as data, and the other fi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -36,11 +37,15 @@ class Probe:
 
 
 class FlagError(ValueError):
-    """A flag or value that this version of the engine does not take; `way_out` names what to write instead."""
+    """A flag or value that this version of the engine does not take; `way_out` names what to write instead.
 
-    def __init__(self, flag: str, rule: str, way_out: str = "") -> None:
-        self.flag, self.rule, self.way_out = flag, rule, way_out
-        super().__init__(f"{flag}: {rule}" + (f"; {way_out}" if way_out else ""))
+    The rule does not repeat `value`, which is None where none is at fault or it must not be shown.
+    """
+
+    def __init__(self, flag: str, rule: str, way_out: str = "", value: Any = None) -> None:
+        self.flag, self.rule, self.way_out, self.value = flag, rule, way_out, value
+        got = "" if value is None else f" (got {json.dumps(as_json(value), default=str)[:200]})"
+        super().__init__(f"{flag}: {rule}{got}" + (f"; {way_out}" if way_out else ""))
 
 
 class Engine(Protocol):

@@ -122,7 +122,7 @@ def _taken(table: Table, spelling: Spelling, inline: str | None, rest: list[str]
     flag = spelling.flag
     if flag.kind in VALUELESS:
         if inline is not None:
-            raise FlagError(written, f"takes no value, got {inline!r}", f"write {written} alone")
+            raise FlagError(written, "takes no value", f"write {written} alone", inline)
         return not spelling.negated
     if inline is not None:
         words = [inline]

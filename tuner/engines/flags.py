@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -25,6 +26,26 @@ Home: TypeAlias = Literal["argv", "slot", "model", "config", "file"]
 
 LISTS: Mapping[Kind, Kind] = {"list": "str", "ints": "int", "floats": "float"}
 VALUELESS = frozenset({"bare", "bool"})
+DOTTED = "*.*"  # the choice of a class of one's own, by its dotted name
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The numbers a flag takes: from `low` (itself only if not `above`) to `high`, and those in `also`."""
+
+    low: float
+    high: float | None = None
+    above: bool = False
+    also: tuple[float, ...] = ()
+
+    def __contains__(self, number: float) -> bool:
+        over = number > self.low if self.above else number >= self.low
+        return number in self.also or (over and (self.high is None or number <= self.high))
+
+    def __str__(self) -> str:
+        least = f"more than {self.low:g}" if self.above else f"at least {self.low:g}"
+        most = f" and at most {self.high:g}" if self.high is not None else ""
+        return f"{least}{most}" + "".join(f", or {number:g}" for number in self.also)
 
 
 @dataclass(frozen=True)
@@ -36,6 +57,11 @@ class Flag:
     aliases: tuple[str, ...] = ()
     home: Home = "argv"
     choices: tuple[str, ...] = ()
+    limits: Limits | None = None
+
+    def takes(self, word: str) -> bool:
+        """Whether a value, as text, is one of `choices` (patterns, as of file names); any is where there are none."""
+        return not self.choices or any(fnmatchcase(word, choice) for choice in self.choices)
 
 
 @dataclass(frozen=True)
@@ -153,3 +179,30 @@ def with_choices(known: Mapping[str, Flag], choices: Mapping[str, str]) -> dict[
         name: replace(flag, choices=tuple(choices[name].split())) if name in choices else flag
         for name, flag in known.items()
     }
+
+
+def up_to(table: Table, later: Table) -> Table:
+    """The table for a release between the two: a value that the later one has may have come already."""
+    return replace(
+        table,
+        flags={
+            name: flag if name not in later.flags else replace(flag, choices=_either(flag, later.flags[name]))
+            for name, flag in table.flags.items()
+        },
+    )
+
+
+def _either(flag: Flag, later: Flag) -> tuple[str, ...]:
+    both = flag.choices and later.choices
+    return tuple(dict.fromkeys((*flag.choices, *later.choices))) if both else ()
+
+
+def within(known: Mapping[str, Flag], limits: Mapping[Limits, str]) -> dict[str, Flag]:
+    """The same flags, those named taking only numbers within these limits; a name that is not there is passed over."""
+    by_name = {name: limit for limit, names in limits.items() for name in names.split()}
+    return {name: replace(flag, limits=by_name.get(name, flag.limits)) for name, flag in known.items()}
+
+
+COUNT = Limits(1)
+FROM_ZERO = Limits(0)
+FRACTION = Limits(0, 1, above=True)

@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 from tuner.trial import Failure, FailureKind
 
-LONGEST_LOG, LONGEST_LINE, LONGEST_MESSAGE = 4_000_000, 4_000, 500
+LONGEST_LOG, LONGEST_LINE, LONGEST_MESSAGE, LONGEST_QUOTE = 4_000_000, 4_000, 500, 200
 BEFORE, AFTER = 14, 6  # lines shown around the cause
 NEARBY = 400  # lines before a symptom among which its cause is looked for
 
@@ -63,6 +64,11 @@ def progress(logs: Logs, log: str) -> str:
     return ""
 
 
+def last_line(log: str) -> str:
+    """The last line of a log that says something, without its logger's prefix, cut to `LONGEST_QUOTE` characters."""
+    return _last(_bounded(log).splitlines())
+
+
 # Everything an error line can hold; a plain search that spares most lines the patterns.
 _WORDS = (
     "rror", "xception", "sigquit", "SIGQUIT", "Errno", "dead", "died", "already in use", "used by a process",
@@ -80,6 +86,7 @@ _PREFIX = re.compile(
     r"\((?:[^()]{1,60})\) |(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)(?: \d\d-\d\d [\d:.]+ \[[^\]]{1,80}\] ?|:\s+)"
     r"|\[\d{2,4}[-/][^\]]{5,40}\] |\[TRT-LLM\] |\[(?P<letter>[TDVIWEF])\] |\[rank\d+\]:"
 )
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _QUIET = {"DEBUG", "INFO", "WARNING", "T", "D", "V", "I", "W"}
 _GENERIC: Sequence[tuple[FailureKind, str]] = (
     ("not-installed", r"^(?:\w+\.)*(?:ModuleNotFoundError|ImportError|PackageNotFoundError)\b"),
@@ -162,15 +169,27 @@ def _excerpt(lines: Sequence[str], number: int) -> str:
 def _without_reason(lines: Sequence[str], logs: Logs, returncode: int) -> Failure:
     """An end that the log does not explain, by its return code."""
     tail = "\n".join(line[:LONGEST_LINE] for line in lines[-(BEFORE + AFTER) :])
+    last = _last(lines)
     if returncode in (-15, 143):
         return Failure("abandoned", "somebody else ended the server (SIGTERM)", tail)
     if returncode in (126, 127):
-        return Failure("not-installed", f"the program could not be run (exit {returncode})", tail)
+        why = f"the program could not be run (exit {returncode})"
+        return Failure("not-installed", f"{why}; its last line: {last}" if last else why, tail)
     kind = "crash-under-load" if _served(logs, lines, len(lines), "") else "crash"
     if returncode in (-9, 137):
-        return Failure(kind, "killed (SIGKILL) with no reason in its log: the kernel's out-of-memory killer?", tail)
+        why = "killed (SIGKILL) with no reason in its log: the kernel's out-of-memory killer?"
+        return Failure(kind, f"{why} Its last line: {last}" if last else why, tail)
     how = f"signal {-returncode}" if returncode < 0 else f"exit {returncode}"
-    return Failure(kind, f"the server ended by itself ({how}) and its log gives no reason", tail)
+    said = f"its last line: {last}" if last else "its log is empty"
+    return Failure(kind, f"the server ended by itself ({how}); {said}", tail)
+
+
+def _last(lines: Sequence[str]) -> str:
+    """Lines that every end writes (leaked semaphores, process groups) are passed over where there are others."""
+    cleaned = (" ".join(_stripped(_ESCAPES.sub("", raw[:LONGEST_LINE]))[1].split()) for raw in reversed(lines))
+    said = list(islice(filter(None, cleaned), BEFORE + AFTER))
+    line = next((line for line in said if not _BENIGN.search(line)), said[0] if said else "")
+    return line if len(line) <= LONGEST_QUOTE else line[: LONGEST_QUOTE - 1] + "…"
 
 
 @lru_cache(maxsize=512)

@@ -5,13 +5,14 @@ Any release from 0.5.3 to below 0.6 is taken; it is read by the nearest table at
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.engines import Engine, Probe
 from tuner.engines.adapter import Adapter, nearest
-from tuner.engines.flags import Table
+from tuner.engines.flags import Table, up_to
 from tuner.engines.replies import between, fields, flat, json_object
 from tuner.engines.tables import effective as facts
 from tuner.engines.tables import logs as lines
@@ -29,6 +30,8 @@ def engine(version: str | None = None) -> Engine:
         SpecError: a release below 0.5.3, or 0.6 and above.
     """
     text, (table, known) = nearest("SGLang", version, _KNOWN, below=(0, 6))
+    if table is sglang.V0_5_3 and not re.match(r"0\.5\.3(?!\d)", text):
+        table = up_to(table, sglang.V0_5_17)
     return Sglang("sglang", text, table, _PROGRAMS, lines.SGLANG, facts.SGLANG, known)
 
 

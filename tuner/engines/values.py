@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
@@ -9,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tuner.engines import FlagError, as_json
-from tuner.engines.flags import LISTS, VALUELESS, Flag, Kind, Spelling, Table
-from tuner.trial import Value
+from tuner.engines.flags import DOTTED, LISTS, VALUELESS, Flag, Kind, Spelling, Table
+from tuner.trial import Value, is_secret
 
 
 def canonical(table: Table, args: Mapping[str, Value]) -> dict[str, Value]:
@@ -33,7 +34,9 @@ def canonical(table: Table, args: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def refuse_foreign(table: Table, flag: Flag, written: str) -> None:
-    """Refuse what is not a setting: the slot's flags, the model, a file of flags."""
+    """Refuse what is not a setting: secrets, the slot's flags, the model, a file of flags."""
+    if flag.home == "slot" and is_secret(flag.name.replace("-", "_")):
+        raise _secret(written)
     if flag.home == "slot":
         raise FlagError(written, "belongs to the slot: whoever starts the server chooses it", "leave it out")
     if flag.home == "model":
@@ -72,9 +75,11 @@ def normal(table: Table, flag: Flag, raw: Value, written: str) -> Value:
         return anything
     if isinstance(raw, bool):
         return _boolean(flag, raw, written)
+    if flag.home != "slot" and flag.kind in ("str", "optional", "list") and is_secret(flag.name.replace("-", "_")):
+        raise _secret(written)
     if flag.kind in VALUELESS:
         negative = f" or --no-{flag.name}" if flag.kind == "bool" else ""
-        raise FlagError(written, f"takes no value, got {raw!r}", f"it is --{flag.name}{negative}: true or false here")
+        raise FlagError(written, "takes no value", f"it is --{flag.name}{negative}: true or false here", raw)
     if flag.kind == "json":
         return _json(table, flag, raw, written)
     if flag.kind in LISTS:
@@ -94,39 +99,69 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
+def _secret(written: str) -> FlagError:
+    way_out = "set what the server needs in the shell that runs the tuner: servers inherit it"
+    return FlagError(written, "a secret does not belong in a study", way_out)
+
+
 def _boolean(flag: Flag, raw: bool, written: str) -> Value:
     if flag.kind == "bool":
         return raw
     if flag.kind in ("bare", "optional"):
         return True if raw else None
     if raw:
-        raise FlagError(written, "needs a value, got true", "write the value")
-    raise FlagError(written, "false cannot be said to it", "write null to remove it, or a value")
+        raise FlagError(written, "needs a value", "write the value in place of true", raw)
+    raise FlagError(written, "false cannot be said to it", "write null to remove it, or a value", raw)
+
+
+_TYPES: Mapping[Kind, str] = {
+    "int": "a whole number",
+    "size": "a whole number, or one such as 8k or 8K",
+    "float": "a finite number",
+    "str": "one text",
+    "optional": "one text",
+}
 
 
 def _scalar(table: Table, flag: Flag, kind: Kind, raw: Any, written: str) -> Value:
+    wrong = FlagError(written, f"takes {_TYPES[kind]}", "", raw)
     if isinstance(raw, (Mapping, list, tuple, bool)) or raw is None:
-        raise FlagError(written, f"takes one value of type {kind}, got {raw!r}")
+        raise wrong
     try:
         value = _convert(table, kind, raw)
-    except (ValueError, OverflowError) as error:
-        raise FlagError(written, f"takes a value of type {kind}, got {raw!r}", str(error)) from None
-    if flag.choices and str(value) not in flag.choices:
-        raise FlagError(written, f"{value!r} is not one of its values", f"they are {', '.join(flag.choices)}")
+    except (ValueError, OverflowError):
+        raise wrong from None
+    if not flag.takes(str(value)):
+        raise FlagError(written, "is not one of its values", _choices(flag.choices, str(value)), raw)
+    if flag.limits is not None and isinstance(value, (int, float)) and value not in flag.limits:
+        raise FlagError(written, f"takes {flag.limits}", "", raw)
     return value
 
 
+def _choices(choices: Sequence[str], word: str) -> str:
+    """A way out: the nearest of the values, and all of them."""
+    near = difflib.get_close_matches(word.lower(), {choice.lower(): None for choice in choices}, 1, 0.6)
+    meant = next((choice for choice in choices if near and choice.lower() == near[0]), None)
+    names = ["a dotted name of Python" if choice == DOTTED else choice for choice in choices]
+    return (f"did you mean {meant}? " if meant else "") + f"they are {', '.join(names)}"
+
+
 def _convert(table: Table, kind: Kind, raw: Any) -> Value:
+    """The value as this kind holds it.
+
+    Raises:
+        ValueError, OverflowError: it is none of this kind.
+    """
     if kind in ("str", "optional"):
         return str(raw)
     if kind == "float":
         value = float(raw)
         if not math.isfinite(value):
-            raise ValueError("it must be finite")
+            raise ValueError(raw)
         return value
     if isinstance(raw, float):
         if not raw.is_integer():
-            raise ValueError("it must be whole")
+            raise ValueError(raw)
         return int(raw)
     if isinstance(raw, str) and kind == "size":
         return _size(raw.strip(), table.auto_sizes)
@@ -156,11 +191,11 @@ def _json(table: Table, flag: Flag, raw: Any, written: str) -> Value:
         try:
             value = json.loads(raw)
         except ValueError as error:
-            raise FlagError(written, f"takes JSON, got {raw!r}", str(error)) from None
+            raise FlagError(written, "takes JSON", f"as JSON it fails: {str(error).lower()}", raw) from None
     if isinstance(value, int) and not isinstance(value, bool) and table.level_key and flag.name == "compilation-config":
         value = {table.level_key: value}
     if not isinstance(value, (Mapping, list, tuple)):
-        raise FlagError(written, f"takes a JSON mapping or list, got {raw!r}", "write a mapping")
+        raise FlagError(written, "takes a JSON mapping or list", "write a mapping", raw)
     result: Value = as_json(value)
     return result
 

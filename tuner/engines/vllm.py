@@ -12,7 +12,7 @@ from typing import Any
 
 from tuner.engines import Engine, FlagError, Probe
 from tuner.engines.adapter import Adapter, nearest
-from tuner.engines.flags import Table
+from tuner.engines.flags import Table, up_to
 from tuner.engines.replies import fields, flat, json_object, labels, literal
 from tuner.engines.tables import effective as facts
 from tuner.engines.tables import logs as lines
@@ -30,6 +30,8 @@ def engine(version: str | None = None) -> Engine:
         SpecError: a release below 0.11, or 0.33 and above.
     """
     text, (table, known) = nearest("vLLM", version, _KNOWN, below=(0, 33))
+    if table is vllm.V0_11 and not re.match(r"0\.11(?!\d)", text):
+        table = up_to(table, vllm.V0_32)
     return Vllm("vllm", text, table, _PROGRAMS, lines.VLLM, facts.VLLM, known)
 
 
@@ -44,7 +46,7 @@ class Vllm(Adapter):
         return {"VLLM_SERVER_DEV_MODE": "1"}
 
     def model_of(self, words: Sequence[str], positionals: Sequence[str], named: str | None) -> str:
-        if named is not None and "serve" in words[:2] and self.table is vllm.V0_11:
+        if named is not None and "serve" in words[:2] and self.table.engine == vllm.V0_11.engine:
             raise FlagError("--model", "vLLM 0.11 refuses it after `serve`", f"write vllm serve {named} ...")
         return super().model_of(words, positionals, named)
 

@@ -12,10 +12,11 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from tuner.benchmarks import client
 from tuner.engines import engine
+from tuner.errors import TunerError
 from tuner.evaluation import Place, evaluate
 from tuner.executors import COMPARE, Job
 from tuner.launchers import Identity, Launcher, launcher
-from tuner.node import gpu
+from tuner.node import gpu, ports
 from tuner.node.locks import free_port, node_locks
 from tuner.server import Limits
 from tuner.spec import StudySpec
@@ -23,6 +24,8 @@ from tuner.storage import StudyPaths, TrialPaths, file_errors, read_json, write_
 from tuner.trial import Failure, Outcome, Settings, Slot
 
 logger = logging.getLogger(__name__)
+
+_PORT_WAIT_S = 5.0
 
 
 class LocalExecutor:
@@ -33,6 +36,7 @@ class LocalExecutor:
     Raises:
         StudyLocked: on entering, when another study has them.
         SpecError: on entering, when the node does not have the GPUs the study asks for.
+        TunerError: on entering, when somebody else listens on the study's port.
     """
 
     slots = 1
@@ -59,6 +63,7 @@ class LocalExecutor:
             if self._spec.node.port is not None:
                 held.enter_context(node_locks([], [self._spec.node.port], study))
             self.reaped = reap(self._paths, self._launchers)
+            self._refuse_taken_port()
             self._held = held.pop_all()
         return self
 
@@ -123,6 +128,20 @@ class LocalExecutor:
         """The study's port, else a fresh one for each launch: a killed server's peers may still call the last one."""
         fixed = self._spec.node.port
         return free_port(study=str(self._paths.folder)) if fixed is None else nullcontext(fixed)
+
+    def _refuse_taken_port(self) -> None:
+        """Before a trial is spent on it. A server of ours that was just ended may take a moment to let go."""
+        port = self._spec.node.port
+        if port is None or all(each.url is not None for each in self._launchers.values()):
+            return
+        deadline = time.monotonic() + _PORT_WAIT_S
+        while not ports.is_free(port):
+            if ports.holders(port) or time.monotonic() > deadline:
+                raise TunerError(
+                    f"node.port is {port}, but {ports.describe_holder(port)} listens on it; "
+                    "end it, write another port, or leave node.port out"
+                )
+            time.sleep(0.05)
 
     def _too_many_gpus(self, settings: Settings, each: int) -> Failure | None:
         wanted = each * settings.replicas

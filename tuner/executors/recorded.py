@@ -16,10 +16,9 @@ from typing import Any
 from pydantic import Field
 
 from tuner.benchmarks import Workload
-from tuner.benchmarks.verdicts import check as verdicts_of
 from tuner.engines import FlagError, engine, engine_of_command
 from tuner.errors import Fault, SpecError
-from tuner.executors import Job
+from tuner.executors import Job, plausible
 from tuner.spec import StudySpec
 from tuner.spec.faults import Model, check, nearest
 from tuner.spec.fields import local_model
@@ -85,23 +84,22 @@ class RecordedExecutor:
     def _answer(self, job: Job) -> Outcome:
         fingerprint = job.settings.fingerprint
         entry = self._next(fingerprint, job.workload)
-        compared = {workload.name: self._next(fingerprint, workload) for workload in job.compare_on}
+        compared = {workload.name: _told(self._next(fingerprint, workload), workload) for workload in job.compare_on}
         facts: dict[str, Any] = {
             "fingerprint": fingerprint,
-            "comparisons": {
-                name: other.measurement or other.failure for name, other in compared.items() if other is not None
-            },
+            "comparisons": {name: told for name, told in compared.items() if told is not None},
         }
         if entry is None:
             message = f"no measurement of this launch on {job.workload.name} left"
             return Outcome.failed("not-recorded", message, command=self._command_of(job), **facts)
-        measurement = _checked(entry.measurement, job.workload) if entry.measurement else None
+        measurement = plausible.checked(entry.measurement, job.workload) if entry.measurement else None
         return Outcome(
             measurement=measurement,
-            failure=entry.failure or _invalid(measurement),
+            failure=entry.failure or plausible.invalid(measurement),
             effective=entry.effective,
             command=entry.command,
             timings={"benchmark": measurement.metrics.get("duration", 0.0)} if measurement else {},
+            notes=plausible.doubts(measurement),
             **facts,
         )
 
@@ -134,7 +132,7 @@ class _File(Model):
     required = ("measurements",)
 
     source: str = ""
-    measurements: list[dict[str, Any]] = Field([])
+    measurements: list[dict[str, Any]] = Field([], min_length=1)
 
 
 def load_recording(path: Path, spec: StudySpec) -> Recording:
@@ -153,11 +151,14 @@ def load_recording(path: Path, spec: StudySpec) -> Recording:
         faults += found
         if found:
             continue
+        deciding = spec.objective.metric if read.workload == spec.objective.workload else None
+        if read.metrics is not None:
+            faults += plausible.faults(read.metrics, deciding, document, ("measurements", index, "metrics"))
         try:
             settings = _settings(read, spec)
         except FlagError as error:
             place = ("measurements", index, "command")
-            faults.append(document.fault(place, f"{error.flag}: {error.rule}", read.command, error.way_out))
+            faults.append(document.fault(place, f"{error.flag}: {error.rule}", error.value, error.way_out))
             continue
         entries.append(_entry(read, settings))
     if faults:
@@ -239,14 +240,9 @@ def _entry(entry: _Entry, settings: Settings) -> Entry:
     )
 
 
-def _checked(measurement: Measurement, workload: Workload) -> Measurement:
-    """With its verdicts. A recording is taken at its word where its totals and rates do not agree: that is noted."""
-    verdicts = verdicts_of(measurement, workload)
-    return replace(
-        measurement, verdicts=tuple(replace(v, valid=True) if v.check == "inconsistent" else v for v in verdicts)
-    )
-
-
-def _invalid(measurement: Measurement | None) -> Failure | None:
-    broken = [verdict.message for verdict in measurement.verdicts if not verdict.valid] if measurement else []
-    return Failure("invalid-measurement", "; ".join(broken)) if broken else None
+def _told(entry: Entry | None, workload: Workload) -> Measurement | Failure | None:
+    """What was recorded of a workload beside the deciding one."""
+    if entry is None or entry.measurement is None:
+        return entry.failure if entry else None
+    measurement = plausible.checked(entry.measurement, workload)
+    return plausible.invalid(measurement) or measurement

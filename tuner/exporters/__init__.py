@@ -103,12 +103,13 @@ def _engines_of(history: History) -> EngineFor:
 
 
 def _started(history: History, engine: str) -> dict[str, str]:
-    """The launcher's options that are words; mappings (an environment) may hold secrets and stay out."""
+    """The launcher's options that are words; mappings (an environment) may hold secrets and stay out. That an engine is
+    simulated is no option of a launch that real engines would be given."""
     options = history.study.engines[engine].launcher_options if engine in history.study.engines else {}
     words = {
         name: " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
         for name, value in options.items()
-        if not isinstance(value, Mapping) and not is_secret(name)
+        if not isinstance(value, Mapping) and not is_secret(name) and name != "simulated"
     }
     return {name: formats.redacted(formats.line(value)) for name, value in words.items()}
 

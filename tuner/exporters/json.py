@@ -34,6 +34,7 @@ def render(made: Exported) -> str:
         "simulated": history.origin == "simulated",
         "measured_command": made.measured_command,
         "trial": made.trial.number,
+        "median_of": list(head.median_of),
         "fingerprint": made.settings.fingerprint,
         "metrics": dict(measured.metrics) if isinstance(measured, Measurement) else {},
         "configuration": dict(made.trial.configuration),

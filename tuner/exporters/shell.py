@@ -9,6 +9,13 @@ from pathlib import PurePosixPath
 from tuner.exporters import FOLDER, Exported
 from tuner.report import formats
 
+# What a launcher's option says of how the measured server was started.
+_STARTED = {
+    "path": "programs were found in",
+    "prefix": "measured behind this prefix, which is not part of the command below",
+    "url": "measured on a server that was already running at",
+}
+
 
 def render(made: Exported) -> str:
     return "\n".join(_lines(made)) + "\n"
@@ -34,11 +41,14 @@ def _lines(made: Exported) -> Iterator[str]:
 def _comments(made: Exported) -> Iterator[str]:
     head, study = made.headline, made.history.study
     simulated = "simulated: " if made.history.origin == "simulated" else ""
+    if simulated:
+        yield "simulated study: this is the command that real engines would be given"
     yield f"study {study.name}: {study.model} on {made.settings.engine}"
-    yield f"trial {made.trial.number} of {len(made.history.trials)}, method {study.method.name}"
+    yield f"trial {made.trial.number} of {len(made.history.trials)}, method {formats.method(study.method)}"
     gain = f", {formats.percent(head.gain)} against the baseline" if head.gain is not None else ""
     value = formats.with_unit(head.metric, head.value)
-    yield f"{simulated}{value} {formats.metric(head.metric)} on {head.workload}{gain}"
+    of = formats.median_of(head.median_of)
+    yield f"{simulated}{value} {formats.metric(head.metric)} on {head.workload}{of and f' ({of})'}{gain}"
     yield ("confirmed by new launches" if head.confirmed else "not confirmed by new launches") + (
         "" if head.finished else "; the search is not finished, this is the best so far"
     )
@@ -46,8 +56,7 @@ def _comments(made: Exported) -> Iterator[str]:
         yield "figures are recorded, not measured here"
     if made.measured_command:
         yield f"measured as: {made.measured_command}"
-    if made.started:
-        yield "started with " + ", ".join(f"{name}={value}" for name, value in made.started.items())
+    yield from (f"{_STARTED.get(name, f'started with {name}')}: {value}" for name, value in made.started.items())
     if made.settings.replicas > 1:
         yield f"measured as {made.settings.replicas} replicas: start it as often, each on its own GPUs and port"
 

@@ -11,9 +11,14 @@ from typing import Literal, TypeAlias
 
 from tuner.history import Caution
 from tuner.report import formats
-from tuner.report.summary import Compared, Decided, Loss, Row, Summary
+from tuner.report.decided import Decided
+from tuner.report.summary import Compared, Failed, Loss, Row, Summary
 from tuner.trial import State
 
+# Characters of a failure in the table of trials; the warnings have it in full.
+_LONGEST_FAILURE = 90
+# Parts of a trial whose own names say too little.
+_PARTS = {"ready": "start until ready", "effective": "reading the configuration back"}
 # Column names of the metrics that every comparison has; the block's title names them in full.
 _SHORT = {"total_token_throughput": "tok/s", "mean_tpot_ms": "TPOT ms"}
 Tone: TypeAlias = Literal["", "warning", "note"]
@@ -21,11 +26,14 @@ Tone: TypeAlias = Literal["", "warning", "note"]
 
 @dataclass(frozen=True)
 class Item:
-    """One line of a listing; `detail` is smaller print (the source of a caution)."""
+    """One line of a listing; `detail` is smaller print (the source of a caution). `lines` are shown as they are
+    (a log's end) where there is room, else `short`."""
 
     text: str
     detail: str = ""
     tone: Tone = ""
+    lines: tuple[str, ...] = ()
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,14 +45,16 @@ class Listing:
 
 @dataclass(frozen=True)
 class Table:
-    """`align` has one letter a column, l or r. `mark` is the index of the row to stand out, or None."""
+    """`align` has one letter a column, l or r. `marks` are the indices of rows that stand out, `kept` of those that are
+    shown wherever some are left out."""
 
     key: str
     title: str
     columns: tuple[str, ...]
     align: str
     rows: tuple[tuple[str, ...], ...]
-    mark: int | None = None
+    marks: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
 
 
 Block: TypeAlias = "Listing | Table"
@@ -54,7 +64,7 @@ def blocks(summary: Summary) -> tuple[Block, ...]:
     """Every block that has something to say, in order."""
     made: tuple[Block, ...] = (
         _losses(summary), _cautions(summary), _decided(summary), _compared(summary), _trials(summary),
-        _missing(summary), _time(summary), _provenance(summary),
+        _failures(summary), _missing(summary), _time(summary), _provenance(summary),
     )  # fmt: skip
     return tuple(block for block in made if (block.items if isinstance(block, Listing) else block.rows))
 
@@ -73,7 +83,7 @@ def verdict(summary: Summary) -> str:
     if head.trial is None or head.value is None:
         return f"nothing measured yet ({trials})" if not head.finished else f"nothing could be measured ({trials})"
     against = (
-        "the baseline itself: no change was kept"
+        f"the baseline itself: {head.fallen_back or 'no change was kept'}"
         if head.is_baseline
         else f"{formats.percent(head.gain)} against the baseline's {formats.number(head.baseline)}"
         if head.gain is not None
@@ -83,6 +93,8 @@ def verdict(summary: Summary) -> str:
     said = (
         f"{formats.with_unit(head.metric, head.value)} {formats.metric(head.metric)} on {formats.line(head.workload)}"
     )
+    made = formats.median_of(head.median_of)
+    said += f" ({made})" if made else ""
     return f"{_simulated(summary)}{said}, {against}; {state if head.finished else 'not finished'}; {trials}"
 
 
@@ -131,18 +143,26 @@ def _caution(caution: Caution) -> Item:
 
 def _decided(summary: Summary) -> Table:
     rows = tuple(
-        (step.phase, ", ".join(step.tried) or "-", step.kept, formats.percent(step.gain), _noise(step))
+        (step.phase, ", ".join(step.tried) or "-", step.kept, formats.percent(step.gain), _rejected(step), _noise(step))
         for step in summary.decided
     )
     title = _title(summary, "Options, each on top of what was kept before it")
-    return Table("options", title, ("stage", "tried", "kept", "gain", "noise"), "lllrl", rows)
+    return Table("options", title, ("stage", "tried", "kept", "gain", "best rejected", "noise"), "lllrll", rows)
+
+
+def _rejected(step: Decided) -> str:
+    if not step.rejected:
+        return "-"
+    return f"{step.rejected} {formats.percent(step.rejected_gain)}" if step.rejected_gain is not None else step.rejected
 
 
 def _noise(step: Decided) -> str:
     band = formats.percent(step.band).lstrip("+")
-    said = {"above": f"above the band of {band}", "within": f"within the band of {band}", "": "",
-            "kept by the beam": "behind by default, kept by the beam"}  # fmt: skip
-    return said.get(step.noise, "cannot be told: no repeats")
+    said = {"above": f"above the band of {band}", "within": f"within the band of {band}", "": "", "below": "below",
+            "small": "less than the least gain kept", "failed": "failed", "limit": "misses a limit",
+            "holds a limit": "holds a limit",
+            "kept by the beam": "behind by default, tuned all the same"}  # fmt: skip
+    return said.get(step.noise, "not known (no repeats)")
 
 
 def _compared(summary: Summary) -> Table:
@@ -168,18 +188,29 @@ def _compared_cells(row: Compared) -> Iterator[str]:
 
 def _trials(summary: Summary) -> Table:
     metric = summary.headline.metric
-    columns = ("trial", "phase", "changed", f"{formats.metric(metric)} ({formats.unit(metric)})", "outcome")
-    rows = tuple((str(r.number), r.phase, r.changed, formats.number(r.value), _outcome(r)) for r in summary.trials)
-    best = next((index for index, row in enumerate(summary.trials) if row.best), None)
-    return Table("trials", _title(summary, "Trials"), columns, "rllrl", rows, best)
+    columns = ("trial", "phase", "engine", "changed", f"{formats.metric(metric)} ({formats.unit(metric)})", "outcome")
+    rows = tuple(
+        (str(r.number), r.phase, r.engine, r.changed, formats.number(r.value), _outcome(r)) for r in summary.trials
+    )
+    best = tuple(index for index, row in enumerate(summary.trials) if row.best)
+    return Table("trials", _title(summary, "Trials"), columns, "rlllrl", rows, best, (0, *best))
 
 
 def _outcome(row: Row) -> str:
     if row.failure:
-        return row.failure
+        return formats.cut(row.failure, _LONGEST_FAILURE)
     words = {State.PRUNED: "stopped early: could not win", State.RUNNING: "running", State.FAILED: "failed"}
     marks = [words.get(row.state, ""), "no-op" if row.no_op else "", "best" if row.best else ""]
     return ", ".join(mark for mark in marks if mark)
+
+
+def _failures(summary: Summary) -> Listing:
+    return Listing("failures", _title(summary, "Failures"), tuple(_failure(each) for each in summary.failures))
+
+
+def _failure(failed: Failed) -> Item:
+    unexplained = failed.kind.startswith("crash") or failed.kind == "unknown"
+    return Item(failed.text, failed.path, "", failed.lines, failed.lines[-1] if failed.lines and unexplained else "")
 
 
 def _missing(summary: Summary) -> Listing:
@@ -190,12 +221,18 @@ def _missing(summary: Summary) -> Listing:
 def _time(summary: Summary) -> Table:
     total = sum(summary.time.values())
     rows = [
-        (formats.line(hop), formats.seconds(took), formats.percent(took / total, 0).lstrip("+") if total else "-")
-        for hop, took in sorted(summary.time.items(), key=lambda item: -item[1])
+        (
+            _PARTS.get(part, formats.line(part)),
+            formats.seconds(took),
+            formats.percent(took / total, 0).lstrip("+") if total else "-",
+        )
+        for part, took in sorted(summary.time.items(), key=lambda item: -item[1])
     ]
     if rows:
         rows.append(("all trials", formats.seconds(total), ""))
-    return Table("time", _title(summary, "Where the time went"), ("hop", "time", "share"), "lrr", tuple(rows))
+    return Table(
+        "time", _title(summary, "Where the time went"), ("part of a trial", "time", "share"), "lrr", tuple(rows)
+    )
 
 
 def _provenance(summary: Summary) -> Listing:

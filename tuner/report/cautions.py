@@ -205,7 +205,7 @@ def _not_confirmed(history: History) -> Iterator[Caution]:
         yield Caution(
             "not-confirmed",
             "the winner was not confirmed by launching it and the baseline again",
-            f"method {history.study.method.name}",
+            f"method {formats.method(history.study.method)}",
             "note" if history.origin == "recorded" else "warning",
         )
 

@@ -1,4 +1,4 @@
-"""The staircase: every trial's value, and the incumbent's path, as inline SVG. Pure."""
+"""The staircase: every trial's value, the best single launch so far, and the winner, as inline SVG. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from tuner.report import formats
 from tuner.report.summary import Row, Summary
 from tuner.trial import State
 
-WIDTH, HEIGHT = 760, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 68, 76, 18, 40
+# Room for text of twice the size: on a phone the picture is half as wide, and its style makes the text larger.
+WIDTH, HEIGHT = 760, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 88, 112, 24, 64
+# Trial numbers along the axis.
+_MOST_TICKS = 12
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ def staircase(summary: Summary) -> str:
         f"<title>{html.escape(name)}</title>",
         *_axes(scale, step, summary),
         *_path(scale, summary),
+        *_winner(scale, summary),
         *(_mark(scale, row, summary) for row in summary.trials),
         "</svg>",
     ]
@@ -63,10 +67,10 @@ def _axes(scale: _Scale, step: float, summary: Summary) -> Iterator[str]:
         y = scale.y(index * step)
         yield f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{index * step:g}</text>'
-    every = max(1, math.ceil(len(summary.trials) / 20))
+    every = max(1, math.ceil(len(summary.trials) / _MOST_TICKS))
     for row in summary.trials[::every]:
         x = scale.x(row.number)
-        yield f'<text class="tick" x="{x:.1f}" y="{HEIGHT - _BOTTOM + 18}" text-anchor="middle">{row.number}</text>'
+        yield f'<text class="tick" x="{x:.1f}" y="{HEIGHT - _BOTTOM + 26}" text-anchor="middle">{row.number}</text>'
     yield f'<text class="tick" x="{(_LEFT + WIDTH - _RIGHT) / 2}" y="{HEIGHT - 4}" text-anchor="middle">trial</text>'
 
 
@@ -78,9 +82,34 @@ def _path(scale: _Scale, summary: Summary) -> Iterator[str]:
     for number, value in moves:
         drawn += f" H{scale.x(number):.1f} V{scale.y(value):.1f}"
     drawn += f" H{WIDTH - _RIGHT:.1f}"
-    end = summary.path[-1][1]
-    yield f'<path class="path" d="{drawn}"/>'
-    yield f'<text class="label" x="{WIDTH - _RIGHT + 6}" y="{scale.y(end) + 4:.1f}">incumbent</text>'
+    yield f'<g><title>best so far</title><path class="path" d="{drawn}"/></g>'
+
+
+def _winner(scale: _Scale, summary: Summary) -> Iterator[str]:
+    """The value the headline says, at the right end: it may be a median, below the best single launch."""
+    head = summary.headline
+    if head.value is None:
+        return
+    y, edge = scale.y(head.value), WIDTH - _RIGHT
+    name = "winner" if head.finished else "best"
+    said = f"{name}: {formats.with_unit(head.metric, head.value)}"
+    yield f"<g><title>{html.escape(said)}</title>"
+    yield f'<path class="end" d="M{edge + 2:.1f} {y:.1f} l12 -7 v14 z"/>'
+    yield f'<text class="label" x="{edge + 18}" y="{y + 5:.1f}">{name}</text></g>'
+
+
+def legend(summary: Summary) -> tuple[tuple[str, str], ...]:
+    """What each shape of the picture is: (class, words)."""
+    head = summary.headline
+    word = "winner" if head.finished else "best so far"
+    made = formats.median_of(head.median_of)
+    return (
+        ("dot", "a trial"),
+        ("dot best", f"launches of the {word}"),
+        ("cross", "a trial without a value"),
+        ("path", "best so far: the best single launch up to there, no-ops left out"),
+        ("end", f"{word}: {formats.with_unit(head.metric, head.value)}" + (f", {made}" if made else "")),
+    )
 
 
 def _mark(scale: _Scale, row: Row, summary: Summary) -> str:

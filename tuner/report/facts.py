@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isclose
 from statistics import median
 from typing import TypeAlias
 
 from tuner.history import History
 from tuner.report import formats
+from tuner.search import CONFIRM
 from tuner.trial import Configuration, Failure, Measurement, State, Trial
 
 Side: TypeAlias = "Measurement | Failure | None"
@@ -56,6 +58,31 @@ def deciding(history: History, configuration: Configuration | None) -> Side:
     return next((trial.failure for trial in reversed(trials) if trial.failure), None)
 
 
+def behind(history: History) -> tuple[int, ...]:
+    """The trials whose median the headline is, in order: launches of the winner, and no-ops that count as one.
+
+    Empty where that cannot be told.
+    """
+    trial, done = best_so_far(history), history.done
+    if done is None or done.value is None:
+        return (trial.number,) if trial is not None else ()
+    launches = _counting(
+        history, [t for t in history.of(done.best) if t.state is State.MEASURED and counts(history, t)]
+    )
+    phases = {launch.phase == CONFIRM for launch in launches}
+    twins = [t for t in _twins(history, launches) if (t.phase == CONFIRM) in phases and counts(history, t)]
+    for chosen in (launches, [*launches, *twins]):
+        values = [t.value for t in chosen if t.value is not None]
+        if values and isclose(median(values), done.value):
+            return tuple(sorted(t.number for t in chosen))
+    return ()
+
+
+def counts(history: History, trial: Trial) -> bool:
+    """Whether the search looks at this trial: its phase is one of the study's, or it has none (imported)."""
+    return trial.phase in ("", CONFIRM, *(stage.name for stage in history.study.space.stages))
+
+
 def sides(history: History) -> Iterator[tuple[str, Side, Side]]:
     """(workload, baseline, winner): the workload that decides, then `compare_on`, then what else was compared."""
     known = {comparison.workload: comparison for comparison in history.comparisons}
@@ -72,6 +99,11 @@ def sides(history: History) -> Iterator[tuple[str, Side, Side]]:
 def changed(configuration: Configuration, base: Configuration | None) -> dict[str, object]:
     """The names on which a configuration differs from another, with its own values."""
     return {name: value for name, value in configuration.items() if base is None or base.get(name) != value}
+
+
+def named(chosen: Mapping[str, object]) -> str:
+    """`parallelism=dp8, memory=more`; `-` for nothing."""
+    return ", ".join(f"{formats.line(str(name))}={formats.line(str(value))}" for name, value in chosen.items()) or "-"
 
 
 def is_winner(history: History, trial: Trial) -> bool:
@@ -92,6 +124,19 @@ def _representative(history: History, best: Configuration | None, value: float |
     counting = _counting(history, launches)
     exact = [trial for trial in counting if trial.value == value]
     return next(iter(exact or counting), None)
+
+
+def _twins(history: History, launches: Sequence[Trial]) -> list[Trial]:
+    """Trials that share a score with these launches since one of the two did nothing."""
+    identity = history.study.space.identity
+    own = {identity(launch.configuration) for launch in launches}
+    bases = {identity(launch.base) for launch in launches if launch.no_op and launch.base is not None}
+    return [
+        trial
+        for trial in history.measured
+        if identity(trial.configuration) not in own
+        and (identity(trial.configuration) in bases or (trial.no_op and trial.base and identity(trial.base) in own))
+    ]
 
 
 def _counting(history: History, launches: list[Trial]) -> list[Trial]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 
-from tuner.trial import SECRET_NAME, Scalar
+from tuner.objective import METHODS, Method
+from tuner.trial import SECRET_NAME, Failure, Scalar
 
 _METRICS = {
     "total_token_throughput": "total throughput",
@@ -79,10 +81,45 @@ def title(name: Scalar) -> str:
     return _NAMES.get(text, text)
 
 
+def method(asked: Method) -> str:
+    """`normal`; one that a study changed with what differs: `normal with changes: confirm 1`."""
+    name = asked.name.removesuffix(", changed")
+    base = METHODS.get(name)
+    if base is None or replace(asked, name=name) == base:
+        return line(asked.name)
+    known, given = asdict(base), asdict(asked)
+    changes = [f"{key.replace('_', ' ')} {given[key]:g}" for key in known if key != "name" and given[key] != known[key]]
+    return f"{name} with changes: {', '.join(changes)}"
+
+
 def trial_numbers(numbers: Iterable[int]) -> str:
     """`trial 3`, `trials 3, 4, 5`."""
     shown = [str(n) for n in numbers]
     return f"trial{'s' if len(shown) > 1 else ''} {', '.join(shown)}"
+
+
+def median_of(numbers: Sequence[int]) -> str:
+    """`median of trials 14 and 17`; '' where there is only one to take."""
+    if len(numbers) < 2:
+        return ""
+    return f"median of trials {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+
+
+def failure(found: Failure) -> str:
+    """On one line; what ended a trial without being about its configuration in plain words."""
+    words = {"interrupted": "interrupted by hand", "abandoned": "abandoned: the tuner was killed meanwhile"}
+    return words.get(found.kind) or line(str(found))
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` characters, the end marked where some are left out."""
+    return text if len(text) <= width else text[: max(0, width - 3)] + "..."
+
+
+def last_lines(log: str, most: int) -> tuple[str, ...]:
+    """The last lines of a log with something in them, to be shown as they are."""
+    shown = (redacted(row.rstrip()) for row in plain(log).splitlines())
+    return tuple(cut(row, 300) for row in shown if row)[-most:]
 
 
 def plain(text: str) -> str:

@@ -36,14 +36,15 @@ def _block(block: Block) -> Iterator[str]:
 def _item(item: Item) -> str:
     mark = {"warning": "**Warning:** ", "note": "Note: ", "": ""}[item.tone]
     detail = f"<br><sub>{_text(item.detail)}</sub>" if item.detail else ""
-    return f"- {mark}{_text(item.text)}{detail}"
+    said = f"- {mark}{_text(item.text)}{detail}"
+    return f"{said}\n\n{_verbatim(item.lines)}\n" if item.lines else said
 
 
 def _table(table: Table) -> Iterator[str]:
     yield _row(table.columns)
     yield _row(tuple("---:" if side == "r" else "---" for side in table.align), escape=False)
     for index, row in enumerate(table.rows):
-        yield _row(tuple(f"**{_text(cell)}**" if cell and index == table.mark else _text(cell) for cell in row), False)
+        yield _row(tuple(f"**{_text(cell)}**" if cell and index in table.marks else _text(cell) for cell in row), False)
 
 
 def _row(cells: tuple[str, ...], escape: bool = True) -> str:
@@ -53,6 +54,11 @@ def _row(cells: tuple[str, ...], escape: bool = True) -> str:
 def _text(text: str) -> str:
     """One line that Markdown shows as it is: no HTML, no table, link or emphasis of its own."""
     return re.sub(r"([\\`*_\[\]|#~])", r"\\\1", html.escape(formats.line(text), quote=False))
+
+
+def _verbatim(lines: tuple[str, ...]) -> str:
+    """Foreign lines as they are: nothing in them is markup."""
+    return f"<pre>{html.escape(chr(10).join(lines), quote=False)}</pre>"
 
 
 def _fenced(code: str) -> str:

@@ -1,6 +1,7 @@
 """Every launch a study may try: `decide` on made-up outcomes. Pure, starts nothing.
 
 Where the possible courses of the study are few, all of them are walked; else a fixed sample, and the text says so.
+How many trials it takes is not sampled: `tuner.report.bounds` counts it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tuner.engines import engine
+from tuner.report import formats
+from tuner.report.bounds import Bounds, bounds
 from tuner.search import Decision, Done, Evaluate
 from tuner.search.decide import decide
 from tuner.spec import StudySpec
@@ -37,52 +40,65 @@ class Course:
 
 @dataclass(frozen=True)
 class Plan:
-    """Launch commands in the order in which they may come, with the phase; how many trials a course takes."""
+    """Launch commands in the order in which they may come, with the phase; how many trials the study may take."""
 
     commands: tuple[tuple[str, str], ...]
-    fewest: int
-    most: int
+    bounds: Bounds
     complete: bool
 
 
 def plan(spec: StudySpec, minutes: tuple[float, float] = _MINUTES) -> str:
     """The plan as text: one line a launch, then trials, hours and GPU-hours as a range."""
     made = possible(spec)
-    gpus = spec.node.simulated or (len(spec.node.gpus) if isinstance(spec.node.gpus, tuple) else spec.node.gpus)
-    low, high = made.fewest * minutes[0] / 60, made.most * minutes[1] / 60
-    compared = 0 if spec.method.confirm or not spec.compare_on else 2
     lines = [f"{number:3d}  [{phase}]  {command}" for number, (phase, command) in enumerate(made.commands, 1)]
     if not made.complete:
         lines.append(f"     (of {_MOST_COURSES} sampled courses of the study; further combinations are possible)")
-    lines += [
-        "",
-        f"{made.fewest} to {made.most} trials of these {len(made.commands)} launches (method {spec.method.name})"
-        + (f", then {compared} launches to compare on {', '.join(spec.compare_on)}" if compared else "")
-        + ("; two more in each stage whose best gain is not plain" if spec.method.noise else ""),
-        f"{low:.1f} to {high:.1f} hours at {minutes[0]:g} to {minutes[1]:g} minutes a launch"
-        + (
-            f", {low * gpus:.0f} to {high * gpus:.0f} GPU-hours on {gpus} GPUs"
-            if isinstance(gpus, int) and gpus
-            else ""
-        ),
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_trials(spec, made), *_duration(spec, made, minutes)])
+
+
+def _trials(spec: StudySpec, made: Plan) -> Iterator[str]:
+    within, method = made.bounds, f"method {formats.method(spec.method)}"
+    yield f"{within.fewest} to {within.most} trials of these {len(made.commands)} launches ({method})"
+    if within.once < within.most:
+        yield (
+            f"  up to {within.once} where every gain is plain; the others launch again what leads by less than the "
+            "noise lets one tell"
+        )
+    if spec.method.confirm:
+        times = "once" if spec.method.confirm == 1 else f"{spec.method.confirm} times"
+        yield f"  confirming launches are counted: each finalist and the baseline {times}"
+    elif spec.compare_on:
+        yield f"  then up to 2 launches more to compare on {', '.join(spec.compare_on)}"
+    yield "  not counted: launches tried again after a failure that is not the configuration's (a port taken, ...)"
+
+
+def _duration(spec: StudySpec, made: Plan, minutes: tuple[float, float]) -> Iterator[str]:
+    if is_simulated(spec):
+        yield "simulated: stand-in engines, seconds a launch, no GPU"
+        return
+    gpus = len(spec.node.gpus) if isinstance(spec.node.gpus, tuple) else spec.node.gpus
+    low, high = made.bounds.fewest * minutes[0] / 60, made.bounds.most * minutes[1] / 60
+    used = f", {low * gpus:.0f} to {high * gpus:.0f} GPU-hours on {gpus} GPUs" if isinstance(gpus, int) and gpus else ""
+    yield f"{low:.1f} to {high:.1f} hours at {minutes[0]:g} to {minutes[1]:g} minutes a launch (a guess){used}"
+
+
+def is_simulated(spec: StudySpec) -> bool:
+    """Whether stand-ins are launched in place of engines."""
+    options = (each.launcher_options for each in spec.engines.values())
+    return bool(spec.node.simulated) or any(each.get("simulated") for each in options)
 
 
 def possible(spec: StudySpec) -> Plan:
-    """Walk the courses and collect every launch."""
+    """Walk the courses and collect every launch. Its repeats change no course and are counted by `bounds`."""
     courses, complete = _courses(spec)
     first: dict[str, tuple[str, Configuration]] = {}
-    lengths = []
     for course in courses:
-        trials = _walk(spec, course)
-        lengths.append(len(trials))
-        for trial in trials:
+        for trial in _walk(spec, course):
             first.setdefault(spec.space.identity(trial.configuration), (trial.phase, trial.configuration))
     order = {stage.name: index for index, stage in enumerate(spec.space.stages)}
     found = sorted(first.values(), key=lambda pair: order.get(pair[0], len(order)))
     commands = tuple((phase, command(spec, configuration)) for phase, configuration in found)
-    return Plan(commands, min(lengths), max(lengths), complete)
+    return Plan(commands, bounds(spec.space, spec.method), complete)
 
 
 def command(spec: StudySpec, configuration: Configuration) -> str:

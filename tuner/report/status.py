@@ -13,8 +13,8 @@ from tuner.search import Done, Evaluate
 from tuner.trial import State, Trial
 
 
-def status_text(history: History, now: Mapping[str, Any] | None, holder: str | None) -> str:
-    """A screen: who runs it, what runs now, the best so far, the trials."""
+def status_text(history: History, now: Mapping[str, Any] | None, holder: str | None, width: int = 120) -> str:
+    """A screen: who runs it, what runs now, the best so far, the trials; a trial is one line of at most `width`."""
     summary = summarise(history)
     head = summary.headline
     lines = [
@@ -27,9 +27,10 @@ def status_text(history: History, now: Mapping[str, Any] | None, holder: str | N
     word = "simulated: " if summary.simulated else ""
     if head.value is not None:
         lines.append(
-            f"{word}best so far: {head.value:.2f} {head.metric} ({formats.percent(head.gain)}), trial {head.trial}"
+            f"{word}best so far: {head.value:.2f} {head.metric} ({formats.percent(head.gain)}), "
+            + (formats.median_of(head.median_of) or f"trial {head.trial}")
         )
-    lines += ["", *(_row(trial, word) for trial in history.trials)]
+    lines += ["", *(formats.cut(_row(trial, word), width) for trial in history.trials)]
     return "\n".join(lines)
 
 
@@ -57,7 +58,11 @@ def _stands(history: History) -> str:
 
 def _row(trial: Trial, word: str) -> str:
     configuration = " ".join(str(value) for value in trial.configuration.values())
-    what = f"{word}{trial.value:.2f}" if trial.value is not None else str(trial.failure or trial.state.value)
+    what = (
+        f"{word}{trial.value:.2f}"
+        if trial.value is not None
+        else (formats.failure(trial.failure) if trial.failure else trial.state.value)
+    )
     return (
         f"{trial.number:4d}  {trial.phase:14s}  {configuration}  {formats.line(what)}{'  no-op' if trial.no_op else ''}"
     )
@@ -74,7 +79,7 @@ def _best(summary: Summary) -> dict[str, Any] | None:
     if head.value is None:
         return None
     return {"trial": head.trial, "value": head.value, "metric": head.metric, "gain": head.gain,
-            "command": head.command, "confirmed": head.confirmed}  # fmt: skip
+            "median_of": list(head.median_of), "command": head.command, "confirmed": head.confirmed}  # fmt: skip
 
 
 def _trial(trial: Trial) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal, TypeAlias
 
 from tuner.history import Caution, History
 from tuner.report import formats
-from tuner.report.facts import LOSS, Side, baseline, changed, command_of, deciding, sides, winner
+from tuner.report.decided import Decided, decisions, fallen_back
+from tuner.report.facts import LOSS, Side, baseline, behind, changed, command_of, counts, deciding, named, sides, winner
 from tuner.report.facts import best_so_far as best_so_far
-from tuner.search import Evaluate, Step
+from tuner.search import Evaluate
 from tuner.trial import EMPTY, Failure, Measurement, State, Trial
 
 # The least a reader must see of baseline and winner on every workload.
@@ -19,12 +19,19 @@ COMPARED = ("total_token_throughput", "mean_tpot_ms")
 # What is looked at for losses.
 WATCHED = ("total_token_throughput", "mean_tpot_ms", "mean_ttft_ms", "p99_ttft_ms")
 
-Noise: TypeAlias = Literal["above", "within", "unknown", "kept by the beam", ""]
+# How many of its last lines a failure's log is shown with.
+_LOG_LINES = 8
+# Endings of a trial that say nothing about its configuration and are no failure of it.
+_ENDED = ("interrupted", "abandoned", "not-recorded")
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The best launch so far. `gain` is relative to the baseline; without a measurement `trial` is None."""
+    """The best launch so far. `gain` is relative to the baseline; without a measurement `trial` is None.
+
+    `median_of` are the trials whose median `value` is. `fallen_back` says, where the baseline won against what the
+    search had kept, how that did when it was launched again.
+    """
 
     trial: int | None
     command: str
@@ -36,19 +43,8 @@ class Headline:
     confirmed: bool
     finished: bool
     is_baseline: bool
-
-
-@dataclass(frozen=True)
-class Decided:
-    """What one phase decided. `gain` is None when it kept nothing. `noise`: how the gain compares with the noise
-    band (`unknown`: there were no repeats to learn one from; empty: there is no gain to judge)."""
-
-    phase: str
-    tried: tuple[str, ...]
-    kept: str
-    gain: float | None
-    noise: Noise
-    band: float | None
+    median_of: tuple[int, ...] = ()
+    fallen_back: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,16 +79,29 @@ class Loss:
 
 @dataclass(frozen=True)
 class Row:
-    """One trial as the table shows it. `changed` is its configuration against the incumbent it was compared with."""
+    """One trial as the table shows it. `changed` is its configuration against the one it was compared with, and which
+    trial launched the same before. `best`: the headline is this launch, or the median of several such."""
 
     number: int
     phase: str
+    engine: str
     changed: str
     value: float | None
     state: State
     failure: str
     no_op: bool
     best: bool
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A trial whose configuration failed: the last lines of its log and where the log is ('' where there is none)."""
+
+    number: int
+    kind: str
+    text: str
+    lines: tuple[str, ...]
+    path: str
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,7 @@ class Summary:
     decided: tuple[Decided, ...]
     compared: tuple[Compared, ...]
     trials: tuple[Row, ...]
+    failures: tuple[Failed, ...]
     path: tuple[tuple[int, float], ...]
     time: Mapping[str, float]
     missing: tuple[str, ...]
@@ -126,14 +136,15 @@ def summarise(history: History) -> Summary:
     return Summary(
         study=history.study.name,
         model=history.study.model,
-        method=history.study.method.name,
+        method=formats.method(history.study.method),
         origin=history.origin,
         headline=_headline(history),
         losses=tuple(_losses(history, compared)),
         cautions=history.cautions,
-        decided=tuple(_decided(history, step) for step in _steps(history)),
+        decided=tuple(decisions(history)),
         compared=compared,
         trials=tuple(_rows(history)),
+        failures=tuple(_failures(history)),
         path=tuple(_path(history)),
         time=_time(history),
         missing=tuple(dict.fromkeys(_missing(history, trial) for trial in history.not_recorded)),
@@ -159,6 +170,8 @@ def _headline(history: History) -> Headline:
         confirmed=bool(done and done.confirmed),
         finished=done is not None,
         is_baseline=trial is not None and space.identity(trial.configuration) == space.identity(baseline(history)),
+        median_of=behind(history),
+        fallen_back=fallen_back(history),
     )
 
 
@@ -207,90 +220,58 @@ def _change(name: str, before: Side, after: Side) -> Change:
     return Change(name, old, new, (new - old) / old if old and new is not None else None)
 
 
-def _steps(history: History) -> tuple[Step, ...]:
-    return history.done.steps if history.done else ()
-
-
-def _decided(history: History, step: Step) -> Decided:
-    tried = tuple(dict.fromkeys(_tried(history, step)))
-    return Decided(formats.title(step.phase), tried, _kept(step), step.gain, _noise(step), step.band)
-
-
-def _tried(history: History, step: Step) -> Iterator[str]:
-    """What the winner's lineage tried in this phase, its own base left out."""
-    engine_of = history.study.space.engine_of
-    for trial in history.trials:
-        if trial.phase != step.phase or trial.configuration == trial.base:
-            continue
-        if trial.base is not None and step.after and engine_of(trial.configuration) != engine_of(step.after):
-            continue
-        own = trial.configuration.get(step.phase)
-        yield formats.title(own) if own is not None else _named(changed(trial.configuration, step.before))
-
-
-def _kept(step: Step) -> str:
-    if step.after is None:
-        return "nothing"
-    if step.phase in step.after:
-        return formats.title(step.after[step.phase])
-    return _named(changed(step.after, step.before)) if step.before is not None else "-"
-
-
-def _named(chosen: Mapping[str, object]) -> str:
-    return ", ".join(f"{formats.line(str(name))}={formats.line(str(value))}" for name, value in chosen.items()) or "-"
-
-
-def _noise(step: Step) -> Noise:
-    if step.gain is None:
-        return ""
-    if step.gain <= 0:
-        return "kept by the beam"
-    if step.band is None:
-        return "unknown"
-    return "above" if step.gain > step.band else "within"
-
-
 def _rows(history: History) -> Iterator[Row]:
-    best = best_so_far(history)
+    best, behind_it = best_so_far(history), behind(history)
+    space = history.study.space
+    first: dict[str, int] = {}
     for trial in history.trials:
+        earlier = first.setdefault(space.identity(trial.configuration), trial.number)
+        again = f" (as trial {earlier})" if earlier != trial.number else ""
         yield Row(
             number=trial.number,
             phase=formats.title(trial.phase),
-            changed=_changes(history, trial),
+            engine=formats.line(space.engine_of(trial.configuration)),
+            changed=_changes(history, trial) + again,
             value=trial.value,
             state=trial.state,
-            failure=formats.line(str(trial.failure)) if trial.failure else "",
+            failure=formats.failure(trial.failure) if trial.failure else "",
             no_op=trial.no_op,
-            best=best is not None and trial.number == best.number,
+            best=best is not None and (trial.number == best.number or trial.number in behind_it),
         )
 
 
 def _changes(history: History, trial: Trial) -> str:
     first = history.study.space.baseline
     if trial.base is None and trial.phase in trial.configuration:
-        return _named({trial.phase: trial.configuration[trial.phase]})
+        return named({trial.phase: trial.configuration[trial.phase]})
     differs = changed(trial.configuration, trial.base or first)
-    return _named(differs) if differs else "baseline" if trial.configuration == first else "as its base"
+    return named(differs) if differs else "baseline" if trial.configuration == first else "nothing"
+
+
+def _failures(history: History) -> Iterator[Failed]:
+    """What a replay is made from has no logs of its own."""
+    launched_here = history.origin != "recorded" and "source" not in history.provenance
+    for trial in history.trials:
+        failure = trial.failure
+        if failure is None or failure.kind in _ENDED or not (failure.log or launched_here):
+            continue
+        said = failure.kind if failure.log else formats.line(str(failure))
+        text = f"trial {trial.number} ({formats.title(trial.phase)}): {said}"
+        path = f"trials/{trial.number:04d}/server.log" if launched_here else ""
+        yield Failed(trial.number, failure.kind, text, formats.last_lines(failure.log, _LOG_LINES), path)
 
 
 def _path(history: History) -> Iterator[tuple[int, float]]:
-    """(trial, value) of the incumbent: where it starts and wherever a finished phase moved it; unfinished, the
-    best so far."""
+    """(trial, value) wherever a single launch beat every one before it. No-ops and launches that miss a limit are left
+    out, unless every one misses some."""
     objective = history.study.objective
-    held: tuple[float, float] | None = None
-    concluded = {step.phase: step for step in _steps(history)}
-    for trial in history.measured:
-        if trial.value is None or (concluded and held is not None):
-            continue
-        rank = objective.rank(trial.value, trial.violation)
-        if held is None or rank < held:
-            held = rank
-            yield trial.number, trial.value
-    for phase in concluded:
-        last = max((trial.number for trial in history.trials if trial.phase == phase), default=None)
-        values = [s.value_after for s in _steps(history) if s.phase == phase and s.value_after is not None]
-        if last is not None and values:
-            yield last, (max if objective.maximize else min)(values)
+    ranked = [t for t in history.measured if t.value is not None and not t.no_op and counts(history, t)]
+    held: float | None = None
+    for trial in [t for t in ranked if not t.violation] or ranked:
+        value = trial.value or 0.0
+        if held is None or objective.rank(value) < objective.rank(held):
+            held = value
+            yield trial.number, value
 
 
 def _time(history: History) -> dict[str, float]:
@@ -309,8 +290,8 @@ def _next(history: History) -> str:
     decision = history.decision
     if not isinstance(decision, Evaluate):
         return ""
-    asked = _named(changed(decision.configuration, decision.base or history.study.space.baseline))
-    return f"{formats.title(decision.phase)}: {asked if asked != '-' else 'as its base'}"
+    asked = named(changed(decision.configuration, decision.base or history.study.space.baseline))
+    return f"{formats.title(decision.phase)}: {asked if asked != '-' else 'what it is compared with, again'}"
 
 
 def _source(history: History) -> str:

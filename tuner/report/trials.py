@@ -10,8 +10,6 @@ from tuner.report.facts import best_so_far, command_of, sides
 from tuner.trial import Measurement, Trial
 
 _HINTS = {
-    "abandoned": "the tuner was killed while it ran; it is launched again",
-    "interrupted": "stopped by hand; it is launched again",
     "port-taken": "free the port, or leave `node.port` out",
     "gpu-busy": "somebody else uses the GPUs; see `node.foreign`",
     "disk-full": "free disk space in the study folder",
@@ -29,6 +27,10 @@ _HINTS = {
     "crash-under-load": "it dies under this workload; do not run it in production",
     "hang-under-load": "it stops answering under this workload; do not run it in production",
     "version-mismatch": "the running engine is another version than study.yaml says",
+}
+_ENDED = {
+    "interrupted": "interrupted by hand",
+    "abandoned": "abandoned: the tuner was killed meanwhile",
 }
 _MOST_SIDE_EFFECTS = 6
 
@@ -68,16 +70,24 @@ def _invalid(history: History) -> Iterator[Caution]:
 def _failures(history: History) -> Iterator[Caution]:
     kinds: dict[str, list[Trial]] = {}
     for trial in history.trials:
-        if trial.failure is not None and trial.failure.kind not in ("not-recorded", "invalid-measurement"):
+        if trial.failure is not None and trial.failure.kind not in ("not-recorded", "invalid-measurement", *_ENDED):
             kinds.setdefault(trial.failure.kind, []).append(trial)
     for kind, trials in kinds.items():
         numbers = tuple(trial.number for trial in trials)
         failure = trials[0].failure
         message = f": {formats.line(failure.message)}" if failure and failure.message else ""
         hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
-        severity = "note" if kind in ("abandoned", "interrupted") else "warning"
         text = f"{formats.trial_numbers(numbers)} failed, {kind}{message}{hint}"
-        yield Caution(kind, text, "the servers' logs and exit codes", severity, numbers)
+        yield Caution(kind, text, "the servers' logs and exit codes", trials=numbers)
+
+
+def _ended(history: History) -> Iterator[Caution]:
+    """What ended a trial without being a failure of its configuration."""
+    for kind, said in _ENDED.items():
+        numbers = tuple(trial.number for trial in history.trials if trial.failure and trial.failure.kind == kind)
+        if numbers:
+            text = f"{formats.trial_numbers(numbers)} {said}; no failure of the configuration, which is launched again"
+            yield Caution(kind, text, "how the run ended", "note", numbers)
 
 
 def _side_effects(history: History) -> Iterator[Caution]:
@@ -117,5 +127,5 @@ def _not_recorded(history: History) -> Iterator[Caution]:
 
 
 RULES: Sequence[Callable[[History], Iterator[Caution]]] = (
-    _no_ops, _invalid, _failures, _side_effects, _noted, _not_recorded,
+    _no_ops, _invalid, _failures, _ended, _side_effects, _noted, _not_recorded,
 )  # fmt: skip

@@ -49,11 +49,16 @@ class Step:
     gain: float | None = None
     band: float | None = None
     best_rejected: Configuration | None = None
+    value_rejected: float | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """The search is over. `best` is None when nothing could be measured. `value` is the one `best` won with."""
+    """The search is over. `best` is None when nothing could be measured. `value` is the one `best` won with.
+
+    `steps` is the way to `best`; `ways` holds those of every lineage that the search ended with, also where
+    confirming launches then chose the baseline.
+    """
 
     best: Configuration | None
     value: float | None = None
@@ -61,6 +66,7 @@ class Done:
     baseline_value: float | None = None
     confirmed: bool = False
     steps: tuple[Step, ...] = ()
+    ways: tuple[tuple[Step, ...], ...] = ()
 
 
 Decision: TypeAlias = "Evaluate | Wait | Done"

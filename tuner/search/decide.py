@@ -31,6 +31,7 @@ def decide(
     for trial in sorted(trials, key=lambda trial: trial.number):
         by_phase.get(trial.phase, []).append(trial)
     lineages: Lineages = (Lineage(space.baseline),)
+    ended = lineages
     searched = Scores(space, objective, method, by_phase[""])
     confirmed = Scores(space, objective, method)
     for phase in steps:
@@ -41,9 +42,10 @@ def decide(
         if pending:
             return _next(pending, phase, scores)
         lineages = phase.conclude(lineages, scores) if wishes else lineages
+        ended = ended if phase.fresh else lineages
         if not lineages:
             return Done(None, baseline=space.baseline)
-    return _done(space, lineages, confirmed if lineages[0].confirmed else searched)
+    return _done(space, lineages, confirmed if lineages[0].confirmed else searched, ended)
 
 
 def _next(pending: Sequence[Wanted], phase: Phase, scores: Scores) -> Decision:
@@ -62,7 +64,7 @@ def _next(pending: Sequence[Wanted], phase: Phase, scores: Scores) -> Decision:
     return Evaluate(wish.configuration, phase.name, wish.base, wish.threshold)
 
 
-def _done(space: SearchSpace, lineages: Lineages, scores: Scores) -> Done:
+def _done(space: SearchSpace, lineages: Lineages, scores: Scores, ended: Lineages) -> Done:
     """The winner: the one confirming launches chose, with their values; else the best-ranked lineage of the search."""
     best = scores.best(lineage.incumbent for lineage in lineages)
     way = next((lineage for lineage in lineages if lineage.incumbent == best), None)
@@ -73,4 +75,5 @@ def _done(space: SearchSpace, lineages: Lineages, scores: Scores) -> Done:
         baseline_value=scores.value(space.baseline),
         confirmed=lineages[0].confirmed,
         steps=way.steps if way else (),
+        ways=tuple(lineage.steps for lineage in ended),
     )

@@ -178,7 +178,8 @@ def _step(
     name: str, before: Configuration, after: Configuration, scores: Scores, tried: Sequence[Configuration]
 ) -> Step:
     changed = scores.key(after) != scores.key(before)
-    rejected = scores.best(c for c in tried if scores.key(c) not in (scores.key(after), scores.key(before)))
+    others = [c for c in tried if scores.key(c) not in (scores.key(after), scores.key(before))]
+    rejected = scores.best([c for c in others if c.keys() != before.keys() or c.get(name) != before.get(name)])
     return Step(
         phase=name,
         before=before,
@@ -188,6 +189,7 @@ def _step(
         gain=scores.gain(after, before) if changed else None,
         band=scores.band,
         best_rejected=rejected,
+        value_rejected=scores.value(rejected) if rejected is not None else None,
     )
 
 

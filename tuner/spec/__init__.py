@@ -62,7 +62,8 @@ class Budget:
 @dataclass(frozen=True)
 class StudySpec:
     """One study, checked and complete. `space` is canonical and bound: flags are spelled as each engine's version
-    does, what is fixed under `engines` is in it, and a baseline command is the first stage's option `baseline`."""
+    does, what is fixed under `engines` is in it, and a baseline command is the first stage's option `baseline`.
+    `notes` say what of it is left out."""
 
     name: str
     folder: Path
@@ -79,6 +80,7 @@ class StudySpec:
     storage: str | None = None
     file: Path | None = None
     space_file: Path | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def workload(self) -> Workload:

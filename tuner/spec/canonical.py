@@ -26,10 +26,11 @@ from tuner.trial import Value
 
 @dataclass(frozen=True)
 class Bound:
-    """Stages bound to engines, and what is wrong with them."""
+    """Stages bound to engines, what is wrong with them, and which options are left out of them."""
 
     stages: tuple[Stage, ...] = ()
     faults: tuple[Fault, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,17 @@ def bind(document: Document, written: Sequence[tuple[Place, WrittenStage]], to: 
             stages.append(
                 Stage(stage.name or "", options, parameters, kept, tuple(stage.rules), **search)  # type: ignore[arg-type]
             )
-    return Bound(tuple(stages), tuple(faults))
+    return Bound(tuple(stages), tuple(faults), tuple(_left_out(written, to)))
+
+
+def _left_out(written: Sequence[tuple[Place, WrittenStage]], to: Binding) -> Iterator[str]:
+    """What only engines that are not in use had."""
+    for _, stage in written:
+        for kind, parts in (("option", stage.options or {}), ("parameter", stage.parameters or {})):
+            for name, engines in parts.items():
+                if engines and not any(engine in to.adapters for engine in engines):
+                    missing = " or ".join(engines)
+                    yield f"{kind} {name} of stage {stage.name} is left out: engines does not list {missing}"
 
 
 def flags(
@@ -180,15 +191,17 @@ def _parameter_flag(
     adapter = to.adapters[engine]
     if adapter is None:
         return "", []
-    spelled = set()
+    spelled: dict[str, Value] = {}
     for value in domain.choices or [domain.low, domain.high]:
         try:
-            spelled |= set(adapter.canonical({_bare(name): value}))
+            spelled |= adapter.canonical({_bare(name): value})
         except FlagError as error:
             return "", [document.fault(at, error.rule, value, error.way_out)]
     if len(spelled) != 1:
         return "", [document.fault(at, "is not one flag that takes values", name, "name a flag that takes a value")]
-    flag = spelled.pop()
+    flag, taken = spelled.popitem()
+    if domain.type == "float" and isinstance(taken, int):
+        return "", [document.fault(at, "takes whole numbers", domain.type, "write type: int and whole low and high")]
     if flag in to.fixed.get(engine, Changes()).args:
         rule = f"the stage varies {flag}, which engines.{engine}.args fixes"
         return "", [document.fault(at, rule, None, f"take it out of engines.{engine}.args, or out of the stage")]
@@ -234,8 +247,8 @@ def _rules(
 
 
 def _takes(adapter: Engine, name: str) -> bool:
-    """Whether the engine has this flag, whatever kind of value it wants."""
-    values: tuple[Value, ...] = (1, True, "1", {})
+    """Whether the engine has this flag, whatever values it takes."""
+    values: tuple[Value, ...] = (None, True)
     for value in values:
         try:
             adapter.canonical({name: value})

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,8 +17,19 @@ from tuner.engines.commands import split_env
 from tuner.errors import Fault, SpecError
 from tuner.objective import METHODS, Method, Objective
 from tuner.space import Changes, Option, SearchSpace
-from tuner.spec import BenchmarkSpec, Budget, EngineSpec, NodeSpec, StudySpec, canonical, schema, spacefile, yamlfile
-from tuner.spec.faults import check, nearest, ordered
+from tuner.spec import (
+    BenchmarkSpec,
+    Budget,
+    EngineSpec,
+    NodeSpec,
+    StudySpec,
+    canonical,
+    room,
+    schema,
+    spacefile,
+    yamlfile,
+)
+from tuner.spec.faults import MOST, check, nearest, ordered
 from tuner.spec.fields import local_model
 from tuner.spec.spacefile import Written
 from tuner.spec.yamlfile import MOST_WRITTEN, Document
@@ -39,6 +51,8 @@ def load(path: Path, method: str | None = None, adapters: Adapters = engines.eng
     faults += more
     parts, more = _bound(document, study, written, adapters)
     faults += more
+    if not faults and written is not None:
+        faults += islice(_too_large(document, study, written, parts), MOST)
     if faults:
         raise SpecError(ordered(faults))
     return _spec(file, folder, study, parts, written, method)
@@ -58,10 +72,12 @@ def load_space(name: str, adapters: Adapters = engines.engine) -> SearchSpace:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What of a study needs its engines: their specifications and the search space bound to them."""
+    """What of a study needs its engines: their specifications and adapters, and the search space bound to them."""
 
     engines: Mapping[str, EngineSpec]
     space: SearchSpace
+    adapters: Mapping[str, Engine | None]
+    notes: tuple[str, ...] = ()
 
 
 def _study_file(path: Path) -> Path:
@@ -133,7 +149,19 @@ def _bound(
     model = local_model(study.model or "", document.file)
     space = SearchSpace(bound.stages, written.name if written else "", model, tuple(used), models, fixed)
     space, more = _with_baseline(document, study, space, had)
-    return _Parts({n: _engine_spec(n, e, document) for n, e in used.items()}, space), [*faults, *bound.faults, *more]
+    specs = {name: _engine_spec(name, engine, document) for name, engine in used.items()}
+    return _Parts(specs, space, had, bound.notes), [*faults, *bound.faults, *more]
+
+
+def _too_large(document: Document, study: schema.Study, written: Written, parts: _Parts) -> Iterator[Fault]:
+    """What takes more GPUs than the node has, where the study says how many it has and starts servers on them."""
+    node = _node(study.node)
+    listed = len(node.gpus) if isinstance(node.gpus, tuple) else node.gpus
+    gpus = node.simulated or (0 if listed == "auto" else listed)
+    if gpus:
+        started = {n: a for n, a in parts.adapters.items() if a and parts.engines[n].launcher != "attach"}
+        places = {stage.name or "": place for place, stage in written.stages}
+        yield from room.faults(document, written.document, places, parts.space, room.Node(gpus, started))
 
 
 def _adapters(
@@ -170,7 +198,7 @@ def _with_baseline(
             return space, []
         settings = adapter.parse(argv, {**env, **study.baseline.env})
     except FlagError as error:
-        return space, [document.fault(place, f"{error.flag}: {error.rule}", None, error.way_out)]
+        return space, [document.fault(place, f"{error.flag}: {error.rule}", error.value, error.way_out)]
     except ValueError as error:
         return space, [document.fault(place, f"is not a command line: {str(error).lower()}", None, "check its quotes")]
     if not space.stages or not space.stages[0].options:
@@ -179,6 +207,9 @@ def _with_baseline(
         rule = "the first stage has an option named baseline already"
         return space, [document.fault(("baseline",), rule, None, "rename that option, or leave the baseline out")]
     named = local_model(settings.model, document.file)
+    if named not in _models(space, name):
+        way_out = f"if it is meant to differ, write engines: {{{name}: {{model: {settings.model}}}}}"
+        return space, [document.fault(place, f"serves another model than the study's {space.model}", named, way_out)]
     model = named if named != space.models.get(name, space.model) else None
     fixed = space.fixed.get(name, Changes())
     option = Option(
@@ -186,6 +217,13 @@ def _with_baseline(
     )
     first = replace(space.stages[0], options=(option, *space.stages[0].options))
     return space.replacing(stages=(first, *space.stages[1:])), []
+
+
+def _models(space: SearchSpace, engine: str) -> set[str]:
+    """The study's model, and every other one that it gives this engine."""
+    options = (option for stage in space.stages for option in stage.options)
+    given = {option.engines[engine].model for option in options if engine in option.engines}
+    return {space.model, space.models.get(engine, space.model), *(model for model in given if model)}
 
 
 def _verbatim(changes: Changes, fixed: Changes) -> Changes:
@@ -231,6 +269,7 @@ def _spec(
         storage=study.storage,
         file=folder / file.name,
         space_file=written.file if written else None,
+        notes=parts.notes,
     )
 
 

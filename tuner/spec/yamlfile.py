@@ -18,6 +18,7 @@ import yaml
 
 from tuner.errors import Fault, SpecError, without_password
 from tuner.spec.yamlevents import MAX_VALUES, SHOWN, TOO_DEEP, Mark, Place, Reader, where
+from tuner.trial import is_secret
 
 MAX_BYTES = 1_000_000
 MOST_WRITTEN = 10_000  # values in what a person writes by hand: more would only make faults slow to tell
@@ -55,8 +56,10 @@ class Document:
         return value
 
     def fault(self, place: Sequence[str | int], rule: str, value: Any = None, way_out: str = "") -> Fault:
-        """A fault at `place`; `value` is shown as it would be written, shortened."""
+        """A fault at `place`; `value` is shown as it would be written, shortened, and not at all if it is a secret."""
         rule, way_out = _short(rule), _short(way_out)
+        if any(is_secret(str(step).lstrip("-").replace("-", "_")) for step in place) and value != place[-1]:
+            value = None
         return Fault(rule, self.file, self.line(place), where(tuple(place)), shown(value), way_out)
 
 

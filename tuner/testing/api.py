@@ -220,8 +220,8 @@ class Whole:
 
 
 def _usage(ask: Ask, made: int, faults: Faults) -> dict[str, int]:
-    prompt = round(ask.prompt_tokens * faults.number("wrong-usage", 1.0))
-    return {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
+    prompt, text = (round(count * faults.number("wrong-usage", 1.0)) for count in (ask.prompt_tokens, made))
+    return {"prompt_tokens": prompt, "completion_tokens": text, "total_tokens": prompt + text}
 
 
 def _some_text(start: int, count: int) -> str:

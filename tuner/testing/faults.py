@@ -16,7 +16,7 @@ Under load
     hang-after=N         requests after the first N get no tokens; /health stays 200
     err500=P drop=P empty=P   this share of requests: 500, cut off in the middle, 200 without a token
     slow-first=K         the first K requests wait a second for their first token
-    wrong-usage=F        prompt token counts in `usage` are F times the true ones
+    wrong-usage=F        token counts in `usage` are F times the true ones
     chunk-tokens=N       N tokens in each streamed event
 At the end
     ignore-term          SIGTERM changes nothing

@@ -6,7 +6,7 @@ Words are `name|alias|alias`, grouped by the kind of value. The canonical name i
 
 from __future__ import annotations
 
-from tuner.engines.flags import Table, flags, with_choices
+from tuner.engines.flags import COUNT, FRACTION, FROM_ZERO, Limits, Table, flags, with_choices, within
 
 _BOTH = flags(
     bare="""
@@ -223,10 +223,25 @@ _OTHERS = {
     **flags("config", str="config"),
 }
 
+_LOAD_FORMATS = """
+    auto pt safetensors npcache dummy sharded_state gguf bitsandbytes mistral layered flash_rl remote remote_instance
+"""
+_ATTENTION_0_5_3 = """
+    triton torch_native flex_attention nsa cutlass_mla fa3 fa4 flashinfer flashmla trtllm_mla trtllm_mha
+    dual_chunk_flash_attn aiter wave intel_amx ascend
+"""
+_ATTENTION_0_5_17 = f"""
+    {_ATTENTION_0_5_3} dsa dsv4 compressed cutedsl_mla tokenspeed_mla hpc_ops minicpm_flashattn minicpm_flashinfer
+    intel_xpu mlu
+"""
+_ATTENTION_FLAGS = ("attention-backend", "prefill-attention-backend", "decode-attention-backend")
+
 _CHOICES_0_5_3 = {
+    **dict.fromkeys(_ATTENTION_FLAGS, _ATTENTION_0_5_3),
     "kv-cache-dtype": "auto fp8_e5m2 fp8_e4m3",
     "schedule-policy": "lpm random fcfs dfs-weight lof priority",
     "load-balance-method": "round_robin shortest_queue minimum_tokens",
+    "load-format": _LOAD_FORMATS,
     "speculative-algorithm": "EAGLE EAGLE3 NEXTN STANDALONE NGRAM",
     "speculative-attention-mode": "prefill decode",
     "moe-a2a-backend": "none deepep",
@@ -240,6 +255,29 @@ _CHOICES_0_5_3 = {
     "hicache-mem-layout": "layer_first page_first page_first_direct",
     "dtype": "auto half float16 bfloat16 float float32",
     "disaggregation-mode": "null prefill decode",
+}
+_CHOICES_0_5_17 = {
+    **dict.fromkeys(_ATTENTION_FLAGS, _ATTENTION_0_5_17),
+    "deepep-mode": "normal low_latency auto",
+    "disaggregation-mode": "null prefill decode",
+    "dtype": "auto half float16 bfloat16 float float32",
+    "grammar-backend": "xgrammar outlines llguidance none",
+    "sampling-backend": "flashinfer pytorch ascend",
+    "speculative-attention-mode": "prefill decode",
+}
+
+_LIMITS = {
+    COUNT: """
+        attn-cp-size context-length cuda-graph-bs cuda-graph-bs-decode dcp-size decode-log-interval dp-size ep-size
+        max-loaded-loras max-loras-per-batch max-lora-rank max-micro-batch-size max-prefill-tokens
+        max-running-requests max-total-tokens moe-dense-tp-size moe-dp-size nnodes num-continuous-decode-steps
+        page-size pp-max-micro-batch-size pp-size speculative-eagle-topk speculative-num-draft-tokens
+        speculative-num-steps stream-interval tokenizer-worker-num tp-size
+    """,
+    FROM_ZERO: "base-gpu-id cpu-offload-gb ep-num-redundant-experts hicache-size node-rank schedule-conservativeness",
+    FRACTION: "mem-fraction-static",
+    Limits(0, 1): "swa-full-tokens-ratio",
+    Limits(1, also=(-1,)): "chunked-prefill-size",
 }
 
 _GONE_0_5_3 = {
@@ -269,8 +307,13 @@ _GONE_0_5_17 = {
 
 V0_5_3 = Table(
     "SGLang 0.5.3",
-    with_choices({**_BOTH, **_ONLY_0_5_3, **_OTHERS}, _CHOICES_0_5_3),
+    within(with_choices({**_BOTH, **_ONLY_0_5_3, **_OTHERS}, _CHOICES_0_5_3), _LIMITS),
     gone=_GONE_0_5_3,
     abbreviations=True,
 )
-V0_5_17 = Table("SGLang 0.5.17", {**_BOTH, **_ONLY_0_5_17, **_OTHERS}, gone=_GONE_0_5_17, abbreviations=True)
+V0_5_17 = Table(
+    "SGLang 0.5.17",
+    within(with_choices({**_BOTH, **_ONLY_0_5_17, **_OTHERS}, _CHOICES_0_5_17), _LIMITS),
+    gone=_GONE_0_5_17,
+    abbreviations=True,
+)

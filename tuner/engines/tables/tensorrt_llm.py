@@ -7,7 +7,7 @@ A name is a flag of `trtllm-serve` where it has one; every other name is a key o
 
 from __future__ import annotations
 
-from tuner.engines.flags import Table, flags, with_choices
+from tuner.engines.flags import COUNT, FRACTION, FROM_ZERO, Limits, Table, flags, with_choices, within
 
 _CLI = flags(
     bare="trust_remote_code enable_chunked_prefill fail_fast_on_attention_window_too_large",
@@ -23,15 +23,16 @@ _CLI = flags(
 
 _YAML = flags(
     "file",
+    int="context_parallel_size moe_tensor_parallel_size",
     any="""
         allreduce_strategy attention_dp_config attn_backend batch_wait_max_tokens_ratio batch_wait_timeout_iters
-        batch_wait_timeout_ms cache_transceiver_config context_parallel_size cp_config cuda_graph_config
+        batch_wait_timeout_ms cache_transceiver_config cp_config cuda_graph_config
         decoding_config disable_overlap_scheduler dtype enable_attention_dp enable_autotuner
         enable_iter_perf_stats enable_iter_req_stats enable_layerwise_nvtx_marker enable_lm_head_tp_in_adp
         enable_lora enable_min_latency force_dynamic_quantization garbage_collection_gen0_threshold
         gather_generation_logits guided_decoding_backend iter_stats_max_iterations kv_cache_config
         kv_connector_config load_format lora_config max_input_len max_prompt_adapter_token mm_encoder_only
-        moe_config moe_tensor_parallel_size orchestrator_type otlp_traces_endpoint peft_cache_config
+        moe_config orchestrator_type otlp_traces_endpoint peft_cache_config
         perf_metrics_max_requests prefill_cuda_graph_backend print_iter_log quant_config
         request_stats_max_iterations return_perf_metrics revision sampler_type scheduler_config
         skip_tokenizer_init sparse_attention_config speculative_config stream_interval tokenizer_mode
@@ -43,6 +44,16 @@ _OTHERS = {
     **flags("slot", str="host", int="port"),
     **flags("config", str="extra_llm_api_options|config"),
     **flags("model", str="model"),
+}
+
+_CHOICES = {"backend": "pytorch tensorrt trt _autodeploy"}
+_LIMITS = {
+    COUNT: """
+        context_parallel_size gpus_per_node max_batch_size max_beam_width max_num_tokens max_seq_len pp_size tp_size
+    """,
+    Limits(1, also=(-1,)): "cluster_size ep_size moe_tensor_parallel_size",
+    FROM_ZERO: "num_postprocess_workers",
+    FRACTION: "kv_cache_free_gpu_memory_fraction",
 }
 
 _GONE = {
@@ -58,7 +69,7 @@ _GONE = {
 
 V1_0 = Table(
     "TensorRT-LLM 1.0",
-    with_choices({**_CLI, **_YAML, **_OTHERS}, {"backend": "pytorch tensorrt trt _autodeploy"}),
+    within(with_choices({**_CLI, **_YAML, **_OTHERS}, _CHOICES), _LIMITS),
     gone=_GONE,
     separator="_",
 )

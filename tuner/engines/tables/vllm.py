@@ -6,7 +6,7 @@ Words are `name|alias|alias`, grouped by the kind of value.
 
 from __future__ import annotations
 
-from tuner.engines.flags import Table, flags, with_choices
+from tuner.engines.flags import COUNT, DOTTED, FRACTION, FROM_ZERO, Limits, Table, flags, with_choices, within
 
 _BOTH = flags(
     bare="""
@@ -158,8 +158,95 @@ _OTHERS = {
     **flags("config", str="config"),
 }
 
-_CHOICES = {"scheduling-policy": "fcfs priority", "mm-encoder-tp-mode": "weights data"}
-_CHOICES_0_32 = {"performance-mode": "balanced interactivity throughput", "kv-offloading-backend": "native lmcache"}
+# Only what the engine's own parser refuses; formats, quantizations, parsers and attention backends may be a plugin's.
+_CHOICES = {
+    "chat-template-content-format": "auto openai string",
+    "distributed-executor-backend": f"external_launcher mp ray uni {DOTTED}",
+    "dtype": "auto bfloat16 float float16 float32 half",
+    "expert-placement-strategy": "linear round_robin",
+    "logprobs-mode": "processed_logits processed_logprobs raw_logits raw_logprobs",
+    "mm-encoder-tp-mode": "data weights",
+    "mm-processor-cache-type": "lru shm",
+    "runner": "auto draft generate pooling",
+    "scheduling-policy": "fcfs priority",
+    "uvicorn-log-level": "critical debug error info trace warning",
+}
+_CHOICES_0_11 = {
+    "convert": "auto classify embed none reward",
+    "kv-cache-dtype": "auto bfloat16 fp8 fp8_ds_mla fp8_e4m3 fp8_e5m2 fp8_inc",
+    "mamba-cache-dtype": "auto float32",
+    "mamba-ssm-cache-dtype": "auto float32",
+    "prefix-caching-hash-algo": "builtin sha256 sha256_cbor sha256_cbor_64bit",
+}
+_CHOICES_0_32 = {
+    "all2all-backend": """
+        allgather_reducescatter deepep_high_throughput deepep_low_latency deepep_v2 flashinfer_all2allv
+        flashinfer_nvlink_one_sided flashinfer_nvlink_two_sided moonep mori_high_throughput mori_low_latency naive
+        nixl_ep pplx
+    """,
+    "anthropic-disabled-thinking-effort": "auto high low max medium none xhigh",
+    "collect-detailed-traces": "all model worker None",
+    "convert": "auto classify embed none",
+    "dcp-comm-backend": "a2a ag_rs None",
+    "fingerprint-mode": "custom full hash none",
+    "gdn-prefill-backend": "flashinfer triton cutedsl aiter_flydsl",
+    "jit-monitor-mode": "error warn",
+    "kda-decode-backend": "auto native flashinfer triton",
+    "kda-prefill-backend": "auto triton flashkda flashinfer fused",
+    "kv-cache-dtype": """
+        auto bfloat16 float16 fp8 fp8_ds_mla fp8_e4m3 fp8_e5m2 fp8_inc fp8_per_token_head int4_per_token_head
+        int8_per_token_head nvfp4 nvfp4_4over6 nvfp4_ds_mla turboquant_3bit_nc turboquant_4bit_nc
+        turboquant_k3v4_nc turboquant_k8v4 ultraquant_4bit
+    """,
+    "kv-offloading-backend": "lmcache native",
+    "linear-backend": """
+        aiter auto b12x conch cutlass deep_gemm emulation exllama fbgemm flashinfer_b12x flashinfer_cudnn
+        flashinfer_cutedsl flashinfer_cutlass flashinfer_trtllm humming machete marlin torch triton xpu xpu_woq
+    """,
+    "log-level": "CRITICAL ERROR WARNING INFO DEBUG NOTSET",
+    "lora-dtype": "auto bfloat16 float16",
+    "mamba-cache-dtype": "auto bfloat16 float16 float32",
+    "mamba-cache-mode": "align none",
+    "mamba-ssm-cache-dtype": "auto bfloat16 float16 float32",
+    "mamba-ssu-algorithm": "auto horizontal simple vertical None",
+    "max-lora-rank": "1 8 16 32 64 128 256 320 512",
+    "mm-encoder-attn-dtype": "fp8 None",
+    "mm-hasher-algorithm": "blake3 sha256 sha512",
+    "mm-processor-device": "auto cpu",
+    "mm-tensor-ipc": "direct_rpc torch_shm",
+    "moe-backend": """
+        aiter aiter_mega_moe aiter_triton_mxfp4_bf16 auto b12x batched_triton cutlass deep_gemm deep_gemm_mega_moe
+        emulation flashinfer_b12x flashinfer_cutedsl flashinfer_cutlass flashinfer_moe_ep_cutedsl
+        flashinfer_moe_ep_mega_deep_gemm flashinfer_trtllm flydsl hpc humming marlin rdna3 triton triton_unfused
+    """,
+    "offload-backend": "auto prefetch uva",
+    "optimization-level": "0 1 2 3",
+    "per-request-spec-decode-metrics": "detailed none summary",
+    "performance-mode": "balanced interactivity throughput",
+    "prefix-caching-hash-algo": "sha256 sha256_cbor xxhash xxhash_cbor",
+    "safetensors-load-strategy": "eager lazy prefetch torchao None",
+    "sparse-indexer-topk-backend": "aiter auto cooperative deep_select flashinfer per_row persistent torch",
+    "tool-strict-level": "auto function parameter",
+    "video-pruning-method": "evs vidcom2",
+}
+
+_LIMITS = {
+    COUNT: """
+        block-size data-parallel-size decode-context-parallel-size h11-max-header-count
+        h11-max-incomplete-event-size kv-cache-memory-bytes max-cpu-loras max-lora-rank max-loras max-num-active-seqs
+        max-num-batched-tokens max-num-queued-reqs max-num-queued-tokens max-num-scheduled-tokens max-num-seqs
+        max-parallel-loading-workers nnodes pipeline-parallel-size prefill-context-parallel-size stream-interval
+        tensor-parallel-size
+    """,
+    FROM_ZERO: """
+        cpu-offload-gb cudagraph-capture-sizes data-parallel-rank data-parallel-size-local data-parallel-start-rank
+        kv-offloading-size long-prefill-token-threshold max-cudagraph-capture-size mm-processor-cache-gb node-rank
+        num-gpu-blocks-override swap-space
+    """,
+    FRACTION: "gpu-memory-utilization",
+    Limits(0, 1): "kv-cache-metrics-sample video-pruning-rate watermark",
+    Limits(1, also=(-1,)): "max-model-len",
+}
 
 _GONE_0_11 = {
     "attention-backend": "0.11 takes the environment variable VLLM_ATTENTION_BACKEND",
@@ -194,7 +281,7 @@ _GONE_0_32 = {
 
 V0_11 = Table(
     "vLLM 0.11",
-    with_choices({**_BOTH, **_ONLY_0_11, **_OTHERS}, _CHOICES),
+    within(with_choices({**_BOTH, **_ONLY_0_11, **_OTHERS}, {**_CHOICES, **_CHOICES_0_11}), _LIMITS),
     gone=_GONE_0_11,
     interchangeable=True,
     dotted=True,
@@ -202,8 +289,11 @@ V0_11 = Table(
 )
 V0_32 = Table(
     "vLLM 0.32",
-    with_choices(
-        {**_BOTH, **_ONLY_0_32, **flags(int="optimization-level|-O"), **_OTHERS}, {**_CHOICES, **_CHOICES_0_32}
+    within(
+        with_choices(
+            {**_BOTH, **_ONLY_0_32, **flags(int="optimization-level|-O"), **_OTHERS}, {**_CHOICES, **_CHOICES_0_32}
+        ),
+        _LIMITS,
     ),
     gone=_GONE_0_32,
     parts={
