@@ -151,7 +151,7 @@ class _Wait:
         if quiet < self.limits.heartbeat_s:
             text = f"still starting after {now - self._began:.0f} s"
         elif idle >= quiet / 2:
-            return f"no new log line for {quiet:.0f} s (given up at {self._patience():g} s)"
+            return f"no new log line for {min(quiet, idle):.0f} s (given up at {self._patience():g} s)"
         else:
             text = f"no new log line for {quiet:.0f} s, but it uses CPU time"
         return f"{text} (given up {self.limits.start_timeout_s:g} s after its start)"
