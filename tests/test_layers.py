@@ -48,6 +48,7 @@ LAYERS = [
     ["tuner.study"],
     ["tuner.console", "tuner.benching"],
     ["tuner.driving"],
+    ["tuner.running"],
     ["tuner.cli"],
     ["tuner.__main__"],
 ]

@@ -99,9 +99,9 @@ def run(
     study: Study, until: Until = None, trials: Trials = None, method: Method = None, retry_failed: Retry = False
 ) -> int:
     """Start a study, or continue an interrupted one."""
-    from tuner import driving
+    from tuner import running
 
-    return driving.run(study, until, trials, method, retry_failed, say=_say, show=_show)
+    return running.run(study, until, trials, method, retry_failed, say=_say, show=_show)
 
 
 @app.command()
@@ -109,9 +109,9 @@ def resume(
     study: Study, until: Until = None, trials: Trials = None, method: Method = None, retry_failed: Retry = False
 ) -> int:
     """Continue an interrupted study; refuses to start a new one."""
-    from tuner import driving
+    from tuner import running
 
-    return driving.run(study, until, trials, method, retry_failed, say=_say, show=_show, only_resume=True)
+    return running.run(study, until, trials, method, retry_failed, say=_say, show=_show, only_resume=True)
 
 
 @app.command()
