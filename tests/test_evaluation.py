@@ -18,7 +18,7 @@ from tuner.launchers import Identity, launcher
 from tuner.node.locks import free_port
 from tuner.search import CONFIRM
 from tuner.spec import BenchmarkSpec
-from tuner.trial import Configuration, Measurement, Outcome, Settings, Slot
+from tuner.trial import Configuration, Failure, Measurement, Outcome, Settings, Slot
 
 pytestmark = pytest.mark.slow
 
@@ -179,3 +179,14 @@ def test_a_confirming_launch_adds_nothing_of_the_tuner_s(folder: Path) -> None:
     assert read.effective.source != verbatim.effective.source
     assert CONFIRM == "confirm"
     assert verbatim.measurement is not None
+
+
+def test_a_crash_on_another_workload_leaves_the_measurement_that_decides(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNER_FAKE_FAULT", "die-after=16")  # 12 of the deciding workload, then it dies
+    others = (Workload("more", num_prompts=12, input_len=24, output_len=4), Workload("most", num_prompts=12))
+    outcome = Bench(folder, repeats=1).run(compare_on=others)
+    assert outcome.failure is None
+    assert outcome.measurement is not None
+    assert {name: type(result) for name, result in outcome.comparisons.items()} == {"more": Failure, "most": Failure}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -163,13 +163,27 @@ def _use(
         found.failure = failure
         return
     found.measurement, found.failure = measure(server, job.workload, place, stop, notify, found.timings)
-    for workload in job.compare_on:
-        if found.failure is not None:
-            return
+    if found.failure is None:
+        _compare(server, job.compare_on, place, stop, notify, found)
+
+
+def _compare(
+    server: Server,
+    workloads: Sequence[Workload],
+    place: Place,
+    stop: threading.Event,
+    notify: Callable[[str], None],
+    found: _Findings,
+) -> None:
+    """The other workloads. What goes wrong with one is its result; the measurement that decides stays."""
+    for workload in workloads:
         measured, failure = measure(server, workload, place, stop, notify, found.timings)
-        if failure is not None and not server.alive():
-            found.failure = failure
+        if failure is not None and failure.kind == "interrupted":
+            return
         found.comparisons[workload.name] = failure or measured or Failure("unknown", "no measurement")
+        if failure is not None and not server.alive():
+            found.comparisons |= {other.name: failure for other in workloads if other.name not in found.comparisons}
+            return
 
 
 def read_effective(server: Server, job: Job, place: Place) -> Effective:
