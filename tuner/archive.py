@@ -197,8 +197,8 @@ class Archive:
         if name in names:
             return
         folder = self.paths.folder
-        if names:
-            rule = f"the study was edited since it was run (as {', '.join(names[-3:])})"
+        if earlier := [each for each in names if self._own or each.rpartition("-")[0] == self.spec.name]:
+            rule = f"the study was edited since it was run (as {', '.join(earlier[-3:])})"
             raise StorageError(f"{folder}: {rule}; run it, and what still counts is taken over: tuner run {folder}")
         raise StorageError(f"{folder}: nothing has been run here yet; start it with: tuner run {folder}")
 
