@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live import tuner
 from tuner.benchmarks import Workload, client
 from tuner.engines import engine
 from tuner.evaluation import Place, evaluate
@@ -17,6 +18,7 @@ from tuner.executors import Job
 from tuner.launchers import Identity, launcher
 from tuner.node.locks import free_port
 from tuner.search import CONFIRM
+from tuner.server import serve
 from tuner.spec import BenchmarkSpec
 from tuner.trial import Configuration, Failure, Measurement, Outcome, Settings, Slot
 
@@ -190,3 +192,15 @@ def test_a_crash_on_another_workload_leaves_the_measurement_that_decides(
     assert outcome.failure is None
     assert outcome.measurement is not None
     assert {name: type(result) for name, result in outcome.comparisons.items()} == {"more": Failure, "most": Failure}
+
+
+def test_the_bench_command_says_that_a_stand_in_is_one(folder: Path) -> None:
+    bench = Bench(folder)
+    with free_port() as port:
+        slot = Slot(port=port, folder=folder)
+        launch = bench.place.engine.launch(PLAIN, slot)
+        with serve(launch, bench.place.engine, bench.place.launcher, slot) as server:
+            done = tuner("bench", server.url, "--num-prompts", "4", "--random-input-len", "16")
+    assert done.returncode == 0, done.stderr
+    assert "Successful requests:                     4" in done.stdout
+    assert done.stdout.splitlines()[-1] == "(simulated: the server is a stand-in engine)"

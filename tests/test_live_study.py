@@ -33,6 +33,9 @@ def test_runs_to_the_end_and_exports(study: Path) -> None:
     done = tuner("run", study)
     assert done.returncode == 0, done.stderr
     assert "simulated" in done.stdout
+    figures = [line for line in done.stderr.splitlines() if "total_token_throughput" in line]
+    assert len(figures) >= 3
+    assert all("simulated: " in line for line in figures)
     found = status(study)
     assert found["done"]
     assert found["origin"] == "simulated"

@@ -19,6 +19,7 @@ from tuner.benchmarks.watching import Watch
 from tuner.errors import SpecError, TunerError
 from tuner.storage import write
 
+_STAND_IN = "tuner-simulated"
 _TIMEOUT_S = 10.0
 
 
@@ -73,7 +74,7 @@ def bench(
         raise TunerError(f"no request succeeded: {'; '.join(sorted(errors)[:3]) or 'no answer'}")
     for verdict in check(run, workload):
         say(f"{'note' if verdict.valid else 'not to be trusted'}: {verdict.message}")
-    return block(run, workload)
+    return block(run, workload) + ("\n(simulated: the server is a stand-in engine)" if _is_stand_in(url) else "")
 
 
 def base_url(text: str) -> str:
@@ -139,6 +140,15 @@ def first_model(url: str, timeout_s: float = _TIMEOUT_S) -> str:
     if not names:
         raise TunerError(f"{url} serves no model (GET /v1/models names none); give --model if it has one")
     return names[0]
+
+
+def _is_stand_in(url: str) -> bool:
+    """Whether it is one of the simulated engines; they say so in every reply."""
+    try:
+        reply = httpx.get(f"{url}/health", timeout=_TIMEOUT_S, trust_env=False)
+    except httpx.HTTPError:
+        return False
+    return bool(reply.headers.get("server") == _STAND_IN)
 
 
 def _other_server(url: str, got: str) -> TunerError:

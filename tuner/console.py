@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from tuner.executors import Job
+from tuner.history import is_simulated
 from tuner.report.formats import percent
 from tuner.spec import StudySpec
 from tuner.study import Progress
@@ -19,6 +20,7 @@ class Console:
         self._say, self._spec, self._brief = say, spec, brief
         self._began = time.monotonic()
         self._baseline: float | None = None
+        self._simulated = is_simulated(spec, ())
 
     def knows(self, trials: Iterable[Trial]) -> None:
         """Trials of earlier runs: the baseline's value may be among them."""
@@ -50,12 +52,13 @@ class Console:
         if outcome.failure is not None:
             return str(outcome.failure).splitlines()[0]
         metric = self._spec.objective.metric
+        self._simulated = self._simulated or is_simulated(self._spec, [outcome])
         value = outcome.measurement.metrics[metric] if outcome.measurement is not None else 0.0
         against = f" ({percent(self._spec.objective.gain(value, self._baseline))})" if self._baseline else ""
         if self._baseline is None and job.configuration == self._spec.space.baseline:
             self._baseline = value
         no_op = ", a no-op: every flag asked for was ignored" if outcome.effective and outcome.effective.pools else ""
-        return f"{value:.2f} {metric}{against}{no_op}"
+        return f"{'simulated: ' if self._simulated else ''}{value:.2f} {metric}{against}{no_op}"
 
 
 def changed(configuration: Configuration, spec: StudySpec) -> str:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tuner.search import Decision, Done
 from tuner.spec import StudySpec
-from tuner.trial import Configuration, Failure, Measurement, State, Trial
+from tuner.trial import Configuration, Failure, Measurement, Outcome, State, Trial
+
+
+def is_simulated(study: StudySpec, outcomes: Iterable[Outcome]) -> bool:
+    """Whether figures come from a stand-in engine: the study says so, or an engine itself did when it was asked."""
+    if any(engine.launcher_options.get("simulated") for engine in study.engines.values()):
+        return True
+    return any(outcome.effective is not None and outcome.effective.values.get("simulated") for outcome in outcomes)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tuner.engines import Notice, engine
 from tuner.executors import COMPARE, Executor, Job
 from tuner.executors.recorded import Recording
 from tuner.exporters import command, export
-from tuner.history import Comparison, History
+from tuner.history import Comparison, History, is_simulated
 from tuner.report.cautions import cautions
 from tuner.report.html import html
 from tuner.report.markdown import markdown
@@ -246,10 +246,8 @@ def _commands(trials: list[Trial]) -> dict[str, str]:
 def _origin(trials: list[Trial], replayed: dict[str, str], archive: Archive) -> str:
     if "origin" in replayed:
         return str(replayed["origin"])
-    if any(each.launcher_options.get("simulated") for each in archive.spec.engines.values()):
-        return "simulated"
-    read = (trial.outcome.effective for trial in trials if trial.outcome and trial.outcome.effective)
-    return "simulated" if any(effective.values.get("simulated") for effective in read) else "live"
+    outcomes = [trial.outcome for trial in trials if trial.outcome is not None]
+    return "simulated" if is_simulated(archive.spec, outcomes) else "live"
 
 
 def _notices(archive: Archive, trials: list[Trial]) -> dict[str, list[Notice]]:
