@@ -178,8 +178,9 @@ def _step(
     name: str, before: Configuration, after: Configuration, scores: Scores, tried: Sequence[Configuration]
 ) -> Step:
     changed = scores.key(after) != scores.key(before)
-    others = [c for c in tried if scores.key(c) not in (scores.key(after), scores.key(before))]
-    rejected = scores.best([c for c in others if c.keys() != before.keys() or c.get(name) != before.get(name)])
+    kept = {scores.key(after), scores.key(before)}
+    own = [c for c in tried if len(c) != len(before) or c.get(name) != before.get(name)]  # not the stage's own option
+    rejected = scores.best([c for c in own if scores.key(c) not in kept])
     return Step(
         phase=name,
         before=before,
