@@ -122,11 +122,10 @@ class Archive:
         """
         if configuration is None:
             return {}
-        identity = self.spec.space.identity(configuration)
-        stored = _kept(self.paths.comparison(identity), self.name)
+        stored = _kept(self.paths.comparison(self.spec.space.identity(configuration)), self.name)
         found: dict[str, Measurement | Failure] = {}
-        for trial in trials:
-            if trial.outcome is not None and self.spec.space.identity(trial.configuration) == identity:
+        for trial in self.spec.space.trials_of(configuration, trials):
+            if trial.outcome is not None:
                 found |= _keeping_measured(found, trial.outcome.comparisons)
         if stored is not None:
             found |= _keeping_measured(found, stored.comparisons)
@@ -223,29 +222,23 @@ class Archive:
         unconfirmed = replace(self.spec.method, confirm=0)
         end = decide(self.spec.space, searched, unconfirmed, self.spec.objective)
         best = end.best if isinstance(end, Done) else None
-        chosen = {self.spec.space.identity(c) for c in (self.spec.space.baseline, best) if c is not None}
         identity = self.spec.space.identity
+        chosen = {identity(c) for c in (self.spec.space.baseline, best) if c is not None}
         if identity(decision.configuration) not in chosen:
             return ()
         return tuple(self.spec.workloads[name] for name in self.spec.compare_on)
 
     def _effective(self, configuration: Configuration | None) -> Any:
         """The base's effective configuration as last read."""
-        if configuration is None:
-            return None
-        identity = self.spec.space.identity(configuration)
-        known = [
-            trial.outcome.effective
-            for trial in self.trials()
-            if trial.outcome and trial.outcome.effective and self.spec.space.identity(trial.configuration) == identity
-        ]
+        launched = self.spec.space.trials_of(configuration, self.trials())
+        known = [trial.outcome.effective for trial in launched if trial.outcome and trial.outcome.effective]
         return known[-1] if known else None
 
 
-def _kept(path: Path, study: str | None = None) -> Outcome | None:
-    """The outcome in a file (of this study); None where there is none, or what is there is not whole."""
+def _kept(path: Path, study: str) -> Outcome | None:
+    """The outcome of this study in a file; None where there is none, or what is there is not whole."""
     stored = read_json(path)
-    if stored is None or (study is not None and stored.get("study") != study):
+    if stored is None or stored.get("study") != study:
         return None
     try:
         outcome = load_outcome(stored["outcome"])

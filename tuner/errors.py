@@ -4,8 +4,7 @@ TunerError
 ├── SpecError         what a person wrote cannot be right; nothing was started (exit 2)
 ├── StudyLocked       somebody else is running this study, these GPUs or this port (exit 1)
 ├── StorageError      the study folder or its database cannot be read or written (exit 1)
-├── NodeSick          the node cannot go on: a process survives SIGKILL, memory does not come back (exit 1)
-└── Interrupted       the person asked to stop; the study can be resumed (exit 130)
+└── NodeSick          the node cannot go on: a process survives SIGKILL, memory does not come back (exit 1)
 """
 
 from __future__ import annotations
@@ -66,9 +65,3 @@ class StorageError(TunerError):
 
 class NodeSick(TunerError):
     """The node cannot be trusted any more; going on would only produce failing trials."""
-
-
-class Interrupted(TunerError):
-    """The person asked to stop. Everything finished is stored; running again continues."""
-
-    exit_code = 130

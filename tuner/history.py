@@ -70,7 +70,4 @@ class History:
 
     def of(self, configuration: Configuration | None) -> tuple[Trial, ...]:
         """Every trial of this configuration's launch, in order."""
-        if configuration is None:
-            return ()
-        identity = self.study.space.identity(configuration)
-        return tuple(t for t in self.trials if self.study.space.identity(t.configuration) == identity)
+        return tuple(self.study.space.trials_of(configuration, self.trials))

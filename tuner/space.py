@@ -6,12 +6,12 @@ version does; merging and identity are then plain dictionary work and need no en
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from tuner.trial import Configuration, Scalar, Settings, Value, fingerprint
+from tuner.trial import Configuration, Scalar, Settings, Trial, Value, fingerprint
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,13 @@ class SearchSpace:
         if identity is None:
             identity = self._identities[configuration] = self.settings(configuration).fingerprint
         return identity
+
+    def trials_of(self, configuration: Configuration | None, trials: Iterable[Trial]) -> list[Trial]:
+        """Those of this configuration's launch, under whatever name, in order; none for None."""
+        if configuration is None:
+            return []
+        identity = self.identity(configuration)
+        return [trial for trial in trials if self.identity(trial.configuration) == identity]
 
     def replacing(self, **fields: Any) -> SearchSpace:
         return replace(self, **fields)

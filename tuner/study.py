@@ -194,9 +194,8 @@ def _compare(archive: Archive, executor: Executor, stop: Stop, notify: Callable[
 def _missing(archive: Archive, configuration: Configuration) -> list[Workload]:
     """Workloads to compare on that this launch has no result for. A launch that never was measured is not tried."""
     trials = archive.trials()
-    identity = archive.spec.space.identity
-    of_it = [trial for trial in trials if identity(trial.configuration) == identity(configuration)]
-    if not any(trial.state is State.MEASURED for trial in of_it):
+    launched = archive.spec.space.trials_of(configuration, trials)
+    if not any(trial.state is State.MEASURED for trial in launched):
         return []
     known = archive.comparisons(configuration, trials)
     return [archive.spec.workloads[name] for name in archive.spec.compare_on if name not in known]

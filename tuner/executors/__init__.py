@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from tuner.benchmarks import Workload
@@ -31,7 +30,6 @@ class Job:
     base_effective: Effective | None = None
     threshold: float | None = None
     verbatim: bool = False
-    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 class Executor(Protocol):

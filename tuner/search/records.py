@@ -64,7 +64,7 @@ def claim(evaluate: Evaluate) -> dict[str, Any]:
 
 def read(trials: Iterable[FrozenTrial], objective: Objective | None = None) -> list[Trial]:
     """Our trials, in order; those that wait in Optuna's queue are left out."""
-    return [to_trial(trial, objective) for trial in trials if trial.state in _STATES]
+    return Reader(objective)(trials)
 
 
 class Reader:
