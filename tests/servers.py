@@ -51,14 +51,23 @@ Answer = Callable[[Asked, Wire], Awaitable[bool | None]]
 
 
 class Serving:
-    """A server on a free port of loopback, from `with` to its end."""
+    """A server on a free port of loopback, from `with` to its end.
 
-    def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+    `/metrics` is answered with `metrics` (a text, or what gives one each time), or 404, and counts as nothing asked.
+    """
+
+    def __init__(
+        self,
+        answer: Answer,
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
+        metrics: str | Callable[[], str] | None = None,
+    ) -> None:
         self.asked: list[Asked] = []
         self.connections = 0
         self.active = 0
         self.most_active = 0
-        self._answer, self._tls, self._host = answer, tls, host
+        self._answer, self._tls, self._host, self._metrics = answer, tls, host, metrics
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -91,7 +100,7 @@ class Serving:
         self.connections += 1
         number = self.connections
         try:
-            while (asked := await self._read(reader, number)) is not None:
+            while (asked := await self._read(reader, writer, number)) is not None:
                 self.active += 1
                 self.most_active = max(self.most_active, self.active)
                 try:
@@ -104,19 +113,30 @@ class Serving:
         finally:
             writer.close()
 
-    async def _read(self, reader: asyncio.StreamReader, connection: int) -> Asked | None:
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int) -> Asked | None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, OSError, ssl.SSLError):
             return None
         first, *lines = head.decode("latin-1").split("\r\n")
         headers = {n.lower(): v.strip() for n, _, v in (line.partition(":") for line in lines if line)}
+        if first.startswith("GET ") and first.split(" ")[1].endswith("/metrics"):
+            self.connections -= 1
+            writer.write(_page(self._metrics() if callable(self._metrics) else self._metrics))
+            return None
         payload = await reader.readexactly(int(headers.get("content-length", 0)))
         received = time.perf_counter()
         path = first.split(" ")[1]
-        asked = Asked(len(self.asked), connection, path, headers, json.loads(payload), head + payload, received)
+        body = json.loads(payload) if payload else {}
+        asked = Asked(len(self.asked), connection, path, headers, body, head + payload, received)
         self.asked.append(asked)
         return asked
+
+
+def _page(text: str | None) -> bytes:
+    body = (text or "").encode()
+    status = b"404 Not Found" if text is None else b"200 OK"
+    return b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (status, len(body), body)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -570,7 +570,7 @@ def test_help_names_the_values_that_an_option_takes() -> None:
     running = told("run")
     assert f"[{'|'.join(METHODS)}]" in running
     assert "already past means tomorrow" in running
-    assert "[random|sharegpt]" in told("bench")
+    assert "[random|sharegpt|custom|timed_trace|prefix_repetition]" in told("bench")
 
 
 # Several at once, and what is not there

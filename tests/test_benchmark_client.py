@@ -12,7 +12,6 @@ import time
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 
 import pytest
 from hypothesis import given
@@ -143,6 +142,30 @@ def test_the_client_reports_itself() -> None:
     json.dumps(facts)
 
 
+def test_what_the_server_counts_meanwhile_is_read() -> None:
+    asked: list[int] = []
+
+    def metrics() -> str:
+        asked.append(1)
+        return f'vllm:prefix_cache_queries_total{{model_name="m"}} {100 * len(asked)}\n' + (
+            f'vllm:prefix_cache_hits_total{{model_name="m"}} {25 * len(asked)}\n'
+        )
+
+    with Serving(stream(), metrics=metrics) as server:
+        facts = run(server).facts
+    assert len(asked) == 2  # before and after
+    assert facts["counters"] == {"prefix_queries": 100, "prefix_hits": 25}
+
+
+def test_honest_figures_and_what_limited_the_run_come_with_it() -> None:
+    with Serving(stream(ttft=0.05)) as server:
+        measured = run(server, small(num_prompts=6, max_concurrency=2))
+    assert measured.honest["true_max_in_flight"] == 2
+    assert 50 <= measured.honest["mean_ttft_from_write_ms"] == pytest.approx(measured.metrics["mean_ttft_ms"])
+    assert measured.facts["limited_by"]["what"] in ("concurrency", "server")
+    assert "2 requests were in flight at a time" in measured.facts["limited_by"]["why"]
+
+
 def test_another_seed_asks_other_prompts() -> None:
     with Serving(stream()) as server:
         prompts = [run(server, seed=seed).facts["prompts_sha256"] for seed in (1, 1, 2)]
@@ -246,26 +269,26 @@ def test_a_rate_spreads_the_requests() -> None:
 
 @given(st.integers(1, 200), st.floats(0.01, 1e4), st.floats(1e-3, 1e3), st.integers())
 def test_arrivals_end_at_count_over_rate(count: int, rate: float, burstiness: float, seed: int) -> None:
-    due = arrivals(count, rate, burstiness, Random(seed))
+    due = arrivals(count, rate, burstiness, seed)
     assert len(due) == count
     assert due == sorted(due)
     assert due[0] >= 0
     assert due[-1] == count / rate
-    assert due == arrivals(count, rate, burstiness, Random(seed))
+    assert due == arrivals(count, rate, burstiness, seed)
 
 
 def test_burstiness_shapes_the_gaps() -> None:
     def unevenness(burstiness: float) -> float:
-        due = arrivals(4000, 10.0, burstiness, Random(3))
+        due = arrivals(4000, 10.0, burstiness, 3)
         gaps = [later - earlier for earlier, later in zip([0.0, *due], due, strict=False)]
         return sum((gap - 0.1) ** 2 for gap in gaps) / len(gaps) / 0.01  # 1/burstiness for a gamma distribution
 
     assert unevenness(1.0) == pytest.approx(1.0, rel=0.2)
     assert unevenness(4.0) == pytest.approx(0.25, rel=0.2)
     assert unevenness(float("inf")) == pytest.approx(0, abs=1e-9)
-    assert arrivals(3, None, 1.0, Random(0)) == [0, 0, 0]
+    assert arrivals(3, None, 1.0, 0) == [0, 0, 0]
     with pytest.raises(ValueError, match="above 0"):
-        arrivals(3, 0.0, 1.0, Random(0))
+        arrivals(3, 0.0, 1.0, 0)
 
 
 # -- whatever the server does
@@ -559,4 +582,4 @@ def test_events_do_not_depend_on_the_cuts(parts: list[bytes]) -> None:
 def test_a_target_says_where_it_is() -> None:
     assert Target.parse("https://example.org/x/v1").authority == "example.org"
     assert Target.parse("http://[::1]:80").authority == "[::1]"
-    assert Target.parse("http://example.org:8000").path("chat") == "/v1/chat/completions"
+    assert Target.parse("http://example.org:8000").path("/v1/chat/completions") == "/v1/chat/completions"

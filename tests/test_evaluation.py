@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.live import tuner
-from tuner.benchmarks import Workload, client
+from tuner.benchmarks import Workload, client, records
 from tuner.engines import engine
 from tuner.evaluation import Place, evaluate
 from tuner.executors import Job
@@ -72,6 +72,29 @@ def test_a_measurement_with_everything_learned(folder: Path) -> None:
     assert outcome.effective.version == "0.5.3"
     assert [(v.key, v.status) for v in outcome.effective.verdicts] == [("tp-size", "as-asked")]
     assert isinstance(outcome.comparisons["other"], Measurement)
+
+
+def test_every_request_of_every_pass_is_kept(folder: Path) -> None:
+    outcome = Bench(folder).run(compare_on=(Workload("other", num_prompts=4, input_len=24, output_len=4),))
+    kept = sorted(path.name for path in (folder / "records").iterdir())
+    assert kept == ["all-1.npz", "all-2.npz", "other-1.npz", "other-2.npz"]
+    assert outcome.measurement is not None
+    for number, repeat in enumerate(outcome.measurement.repeats, 1):
+        run, workload, model = records.read(folder / "records" / f"all-{number}.npz")
+        assert run.metrics == pytest.approx(repeat)
+        assert (workload, model) == (WORKLOAD, "simulated/tiny")
+        assert [len(response.itls) for response in run.responses] == [5] * 12
+
+
+def test_records_that_cannot_be_kept_lose_nothing_else(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "records").write_text("in the way")
+    outcome = Bench(folder).run()
+    assert outcome.measurement is not None
+    assert outcome.failure is None
+    (note,) = outcome.notes
+    assert note.startswith("records of single requests were not kept: ")
+    assert "all-1.npz cannot be written" in note
 
 
 def test_the_identity_is_stored_before_anything_is_waited_for(folder: Path) -> None:

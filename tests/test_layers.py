@@ -31,7 +31,7 @@ LAYERS = [
     ["tuner.spec.yamlfile"],
     ["tuner.spec.faults"],
     ["tuner.spec.fields"],
-    ["tuner.spec.schema", "tuner.spec.spaceschema"],
+    ["tuner.spec.schema", "tuner.spec.spaceschema", "tuner.spec.workloadschema"],
     ["tuner.spec.spacefile"],
     ["tuner.spec.canonical", "tuner.spec.room"],
     ["tuner.spec.studyfile", "tuner.spec.needs"],

@@ -1,10 +1,11 @@
-"""Metrics, their aggregation and the forms in which a pass is reported, against a real `vllm bench serve` result."""
+"""Metrics, their aggregation and the forms in which a pass is reported, against real `vllm bench serve` results."""
 
 from __future__ import annotations
 
 import json
 import math
 import statistics
+from array import array
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -13,27 +14,109 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.benchmarks import Response, Run, Workload
-from tuner.benchmarks.metrics import aggregate, deviation, mean, measure, percentile, percentile_name
-from tuner.benchmarks.result import as_json, block
+from tuner.benchmarks import RampUp, Response, Run, Workload
+from tuner.benchmarks.counters import Counters, difference
+from tuner.benchmarks.metrics import (
+    aggregate,
+    deviation,
+    mean,
+    measure,
+    measure_as,
+    percentile,
+    percentile_name,
+    share_within,
+)
+from tuner.benchmarks.result import Report, as_json, as_text, block
 
 DATA = Path(__file__).parent / "data"
-SAMPLE: dict[str, Any] = json.loads((DATA / "vllm_bench_serve_0.32_c16.json").read_text())
-PERCENTILES = (50, 90, 99)
+GIVEN = DATA / "bench_serve"
+ENGINE: dict[str, Any] = json.loads((DATA / "vllm_bench_serve_0.32_c16.json").read_text())
 WORKLOAD = Workload(num_prompts=64, input_len=128, output_len=64, max_concurrency=16)
+FOUR = ("ttft", "tpot", "itl", "e2el")
+SIX = (*FOUR, "client_queue_time", "e2el_including_client_queue")
+OURS = {"success_rate", "honest", "facts"}
+PASSES: dict[str, tuple[Workload, Report]] = {
+    "0.32-rate": (
+        Workload(num_prompts=24, max_concurrency=6, request_rate=20.0,
+                 goodput={"ttft": 45, "tpot": 90, "e2el": 1500}),
+        Report(SIX, (50, 90, 99, 99.9), "openai", tokenizer="tok-word", detailed=True),
+    ),
+    "0.32-chat-failures-speculation": (
+        Workload(num_prompts=20, max_concurrency=8, endpoint="chat"),
+        Report(percentiles=(99,), label="lab", tokenizer="tok-word", metadata={"tp": "8", "note": "x"}, detailed=True),
+    ),
+    "0.32-ramp-up": (
+        Workload(num_prompts=16, ramp_up=RampUp("linear", 4, 20)),
+        Report(percentiles=(25, 99), backend="vllm", tokenizer="tok-word", detailed=True),
+    ),
+    "0.11-chat": (
+        Workload(num_prompts=20, max_concurrency=8, request_rate=30.0, endpoint="chat", definitions="vllm-0.11",
+                 goodput={"tpot": 70}),
+        Report(FOUR, (90, 99), tokenizer="tok-word", detailed=True),
+    ),
+    "0.11-completions": (
+        Workload(num_prompts=20, definitions="vllm-0.11"),
+        Report(percentiles=(99,), tokenizer="tok-word", detailed=True),
+    ),
+    "engine": (WORKLOAD, Report(FOUR, (50, 90, 99), "vllm", tokenizer="tiny-llama", detailed=True)),
+}  # fmt: skip
 
 
-def sample_responses() -> list[Response]:
-    keys = ("start_times", "ttfts", "itls", "latencies", "input_lens", "output_lens", "queue_times")
-    return [
-        Response(True, start, ttft, tuple(itls), latency, inputs, outputs, queue_time=waited)
-        for start, ttft, itls, latency, inputs, outputs, waited in zip(*(SAMPLE[key] for key in keys), strict=True)
-    ]
+def given_result(name: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """vLLM's result, what was given beside it, its block."""
+    if name == "engine":
+        texts = {"generated_texts": [""] * 64}
+        return {**ENGINE, **texts}, {}, (DATA / "vllm_bench_serve_0.32_c16.txt").read_text()
+    saved = json.loads((GIVEN / f"{name}.json").read_text())
+    return saved["result"], saved.get("given", {}), (GIVEN / f"{name}.txt").read_text()
 
 
-def sample_run() -> Run:
-    responses, duration = tuple(sample_responses()), SAMPLE["duration"]
-    return Run(measure(responses, duration, PERCENTILES), responses, duration)
+def responses_of(result: dict[str, Any], beside: dict[str, Any]) -> tuple[Response, ...]:
+    """The records of a result: what our own client would have written down of the same answers."""
+    every = {**result, **beside}
+    count = len(result["ttfts"])
+    asked = beside.get("prompt_lens", result["input_lens"])
+    return tuple(
+        Response(
+            success=not result["errors"][i],
+            start=every["start_times"][i],
+            ttft=result["ttfts"][i],
+            itls=array("d", result["itls"][i]),
+            latency=every["latencies"][i] - (0.02 if beside and "chat" in result["backend"] else 0),
+            usage_latency=every["latencies"][i],
+            prompt_len=result["input_lens"][i],
+            output_len=result["output_lens"][i],
+            error=result["errors"][i],
+            queue_time=result.get("queue_times", [0.0] * count)[i],
+            text=result["generated_texts"][i],
+            asked_prompt_len=asked[i],
+        )
+        for i in range(count)
+    )
+
+
+def run_of(name: str) -> Run:
+    result, beside, _ = given_result(name)
+    workload, report = PASSES[name]
+    responses = responses_of(result, beside)
+    metrics = measure_as(workload, responses, result["duration"], report.percentiles or ())
+    return Run(metrics, responses, result["duration"], facts={"counters": counted(result)})
+
+
+def counted(result: dict[str, Any]) -> dict[str, Any]:
+    """What a reading of the server's counters before and after gives, of the raw counts that the result tells."""
+    if "spec_decode_num_drafts" not in result:
+        return {}
+    drafts = result["spec_decode_num_drafts"]
+    accepted = tuple(rate * drafts for rate in result["spec_decode_per_position_acceptance_rates"])
+    after = Counters(
+        drafts=1000 + drafts,
+        draft_tokens=2000 + result["spec_decode_draft_tokens"],
+        accepted_tokens=500 + result["spec_decode_accepted_tokens"],
+        accepted_at=tuple(10 + round(count) for count in accepted),
+    )
+    before = Counters(drafts=1000, draft_tokens=2000, accepted_tokens=500, accepted_at=(10,) * len(accepted))
+    return difference(before, after)
 
 
 def answer(
@@ -42,37 +125,54 @@ def answer(
     return Response(True, start, ttft, gaps, ttft + sum(gaps), prompt_len=10, output_len=tokens, **more)
 
 
-# -- the real result
+# -- the real results
 
 
-def test_every_figure_of_a_real_vllm_result_is_recomputed() -> None:
-    metrics = sample_run().metrics
-    settings = {"num_prompts", "burstiness", "max_concurrency", "rtfx"}
-    figures = {k: v for k, v in SAMPLE.items() if isinstance(v, int | float) and k not in settings}
-    assert len(figures) == 34
-    assert metrics == {**{k: pytest.approx(v, rel=1e-9) for k, v in figures.items()}, "success_rate": 1.0}
+@pytest.mark.parametrize("name", PASSES)
+def test_a_real_result_is_recomputed_from_its_details_to_the_last_digit(name: str) -> None:
+    result, _, _ = given_result(name)
+    workload, report = PASSES[name]
+    whole = as_json(run_of(name), workload, result["model_id"], date=result["date"], report=report)
+    made = json.loads("".join(as_text(whole)))
+    changes, theirs = made.pop("rps_change_events", None), result.pop("rps_change_events", None)
+    assert {key: value for key, value in made.items() if key not in OURS} == result
+    assert (changes is None) == (theirs is None)
+    if changes:
+        assert [change["rps"] for change in changes] == [change["rps"] for change in theirs]
 
 
-def test_the_block_is_the_one_vllm_printed() -> None:
-    printed = (DATA / "vllm_bench_serve_0.32_c16.txt").read_text().rstrip("\n")
-    assert block(sample_run(), WORKLOAD) == printed
+@pytest.mark.parametrize("name", [name for name in PASSES if name != "engine"])
+def test_the_json_has_vllms_keys_in_vllms_order_and_ours_after_them(name: str) -> None:
+    result, _, _ = given_result(name)
+    workload, report = PASSES[name]
+    made = as_json(run_of(name), workload, "mock", date=result["date"], report=report)
+    assert [key for key in made if key not in OURS] == list(result)
+    assert list(made)[-3:] == ["success_rate", "honest", "facts"]
 
 
-def test_the_json_has_vllms_keys() -> None:
-    result = json.loads(
-        json.dumps(as_json(sample_run(), WORKLOAD, "tiny-llama", date="20261201-044635", detailed=True))
-    )
-    assert set(SAMPLE) - set(result) == {"rtfx"}
-    assert set(result) - set(SAMPLE) == {"success_rate", "facts", "generated_texts"}
-    same = set(SAMPLE) - {"rtfx", "endpoint_type", "backend"}
-    assert {key: result[key] for key in same} == {key: _near(SAMPLE[key]) for key in same}
-    assert isinstance(result["completed"], int)
+@pytest.mark.parametrize("name", PASSES)
+def test_the_block_is_the_one_that_vllm_printed(name: str) -> None:
+    workload, report = PASSES[name]
+    assert block(run_of(name), workload, report) + "\n" == given_result(name)[2]
+
+
+def test_lists_are_only_in_a_detailed_result() -> None:
+    run = run_of("0.32-rate")
+    small = as_json(run, PASSES["0.32-rate"][0], "m", date="20261201-000000")
+    assert not {"input_lens", "output_lens", "ttfts", "itls", "start_times", "generated_texts", "errors"} & set(small)
+    assert len(small["latencies"]) == len(small["queue_times"]) == 24  # as vLLM keeps them
+    old = as_json(run, PASSES["0.11-completions"][0], "m", date="20261201-000000")
+    assert not {"latencies", "queue_times", "failed", "rtfx"} & set(old)
 
 
 def test_the_json_is_json_even_of_nonsense() -> None:
-    result = as_json(Run({"duration": math.nan, "output_throughput": math.inf}), WORKLOAD, "m", date="d")
+    run = Run({"duration": math.nan, "output_throughput": math.inf}, facts={"errors": {3: math.nan}})
+    result = as_json(run, WORKLOAD, "m", date="d", beside={"limited_by": "server"})
     assert (result["duration"], result["output_throughput"]) == (None, None)
-    assert "ttfts" not in result
+    assert result["facts"] == {"errors": {"3": None}}
+    assert result["limited_by"] == "server"
+    assert json.loads("".join(as_text(result))) == result
+    assert "".join(as_text({})) == "{}"
 
 
 def test_the_block_leaves_out_what_is_missing() -> None:
@@ -84,11 +184,35 @@ def test_the_block_leaves_out_what_is_missing() -> None:
     ]
 
 
-def _near(value: Any) -> Any:
-    return pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
-
-
 # -- definitions
+
+
+def test_0_11_counts_the_datasets_tokens_and_lets_a_chats_latency_last_until_its_usage() -> None:
+    response = answer(gaps=(0.2,), tokens=3, usage_latency=0.7, asked_prompt_len=8)
+    new, old = (measure([response], 1.0, definitions=name, endpoint="chat") for name in ("vllm-0.32", "vllm-0.11"))
+    assert (new["total_input_tokens"], old["total_input_tokens"]) == (10, 8)
+    assert new["mean_tpot_ms"] == pytest.approx(100)
+    assert old["mean_tpot_ms"] == pytest.approx(300)
+    completions = measure([response], 1.0, definitions="vllm-0.11")
+    assert completions["mean_tpot_ms"] == new["mean_tpot_ms"]
+
+
+def test_0_11_takes_a_chat_without_tokens_for_a_success() -> None:
+    empty = Response(False, status=200, failure="no-tokens", error="the reply held no token", asked_prompt_len=8)
+    assert measure([empty], 1.0, definitions="vllm-0.11", endpoint="chat")["completed"] == 1
+    assert measure([empty], 1.0, definitions="vllm-0.11")["completed"] == 0
+    assert measure([empty], 1.0, endpoint="chat")["completed"] == 0
+
+
+def test_goodput_counts_requests_within_every_limit() -> None:
+    fast, slow, single = answer(), answer(ttft=0.5), answer(gaps=(), tokens=1)
+    responses = [fast, slow, single, Response(False)]
+    assert measure(responses, 2.0, goodput={"ttft": 100})["request_goodput"] == 1.0
+    assert measure(responses, 2.0, goodput={"ttft": 100, "tpot": 50})["request_goodput"] == 0.5  # the single token
+    assert measure(responses, 2.0, goodput={"e2el": 700})["request_goodput"] == 1.5
+    assert "request_goodput" not in measure(responses, 2.0)
+    assert share_within(responses, {"ttft": 100}) == 0.5
+    assert share_within([], {"ttft": 100}) == 0
 
 
 def test_only_what_succeeded_counts() -> None:
@@ -166,7 +290,8 @@ def test_what_holds_for_every_pass(given_responses: list[Response], duration: fl
         assert metrics[f"p1_{name}_ms"] <= metrics[f"median_{name}_ms"] <= metrics[f"p99_{name}_ms"]
     assert metrics["mean_ttft_ms"] <= metrics["mean_e2el_ms"] * (1 + 1e-9)
     assert metrics["max_concurrent_requests"] <= len(good)
-    assert metrics == measure(given_responses[::-1], duration, (1, 99))
+    backwards = measure(given_responses[::-1], duration, (1, 99))
+    assert metrics == pytest.approx(backwards, rel=1e-9, abs=1e-9)
 
 
 # -- repeats

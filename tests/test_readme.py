@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tuner.node.locks import free_port
 from tuner.spec import load
 
 ROOT = Path(__file__).parents[1]
@@ -22,7 +23,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
-MAIN, TESTS, COMMANDS = blocks("sh")
+MAIN, TESTS, COMMANDS, BENCH = blocks("sh")
 
 
 @pytest.fixture
@@ -71,13 +72,37 @@ def test_ci_runs_exactly_the_second_command() -> None:
     assert "sed -n 's/^python3 -m venv .*pytest.*$/&/p' README.md" in (ROOT / ".ci" / "run").read_text()
 
 
-@pytest.mark.slow
-def test_the_commands_in_order(checkout: Path) -> None:
+def installed(checkout: Path) -> dict[str, str]:
+    """An environment in which the checkout's `tuner` and this interpreter are on the path."""
     programs = checkout / "programs"
     programs.mkdir()
-    (programs / "tuner").write_text(f'#!/bin/sh\nexec {sys.executable} -m tuner "$@"\n')
-    (programs / "tuner").chmod(0o755)
-    env = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(checkout)}
+    for name, words in {"tuner": "-m tuner ", "python": ""}.items():
+        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words}"$@"\n')
+        (programs / name).chmod(0o755)
+    return {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(checkout)}
+
+
+@pytest.mark.slow
+def test_the_client_alone(checkout: Path) -> None:
+    env = installed(checkout)
+    with free_port() as port:
+        server, *commands = BENCH.replace("8000", str(port)).splitlines()
+        words = server.partition("&")[0].split()[1:]
+        engine = subprocess.Popen([sys.executable, *words], cwd=checkout, env={**os.environ, **env})
+        try:
+            for line in commands:
+                printed = sh(line, checkout, 120, env)
+                assert "Serving Benchmark Result" in printed or "concurrency" in printed, line
+                assert "simulated" in printed or "--from-records" in line, line
+        finally:
+            engine.terminate()
+            engine.wait(30)
+    assert len(list((checkout / "results").iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_the_commands_in_order(checkout: Path) -> None:
+    env = installed(checkout)
     assert len(COMMANDS.splitlines()) == 9
     for line in COMMANDS.splitlines():
         printed = sh(line, checkout, 300, env)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.benchmarks import Event
-from tuner.benchmarks.watching import Watch
+from tuner.benchmarks.watching import Watch, progress
 
 
 def event(elapsed: float, tokens: int = 0, done: int = 0, in_flight: int = 4, failed: int = 0) -> Event:
@@ -15,7 +15,18 @@ def test_progress_is_told_every_half_minute() -> None:
     watch = Watch(told.append)
     for second in range(70):
         assert not watch(event(second, tokens=second, done=10 * second, failed=int(second > 50)))
-    assert told == ["300 of 1000 requests done", "601 of 1000 requests done, 1 of them failed"]
+    assert told == [
+        "30 s: 300 of 1000 requests done, 4 in flight, 1 tok/s out so far",
+        "60 s: 601 of 1000 requests done, 1 of them failed, 4 in flight, 1 tok/s out so far",
+    ]
+
+
+def test_progress_has_the_bound_where_there_is_one() -> None:
+    seen = Event(12.3, 409, 3, 1000, 63_020, 64, 9123.4)
+    assert progress(seen) == (
+        "12 s: 412 of 1000 requests done, 3 of them failed, 64 in flight, 5124 tok/s out so far, "
+        "at most 9123 tok/s in all"
+    )
 
 
 def test_a_pass_in_which_nothing_comes_is_ended() -> None:
@@ -25,8 +36,9 @@ def test_a_pass_in_which_nothing_comes_is_ended() -> None:
     assert not watch(event(54, tokens=9, done=2))
     assert not watch.hung
     assert watch(event(55, tokens=9, done=2))
-    assert watch.hung == "no token of any request for 50 s: 2 of 1000 requests done"
-    assert told == ["2 of 1000 requests done, nothing came for 49 s"]
+    done = "2 of 1000 requests done, 4 in flight, 0 tok/s out so far"
+    assert watch.hung == f"no token of any request for 50 s: 55 s: {done}"
+    assert told == [f"54 s: {done}, nothing came for 49 s"]
 
 
 def test_a_single_token_of_any_request_is_a_sign_of_life() -> None:

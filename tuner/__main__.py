@@ -2,4 +2,5 @@
 
 from tuner.cli import main
 
-main()
+if __name__ == "__main__":  # client processes import this module too
+    main()

@@ -185,46 +185,15 @@ def spaces() -> None:
         _show(f"{name}\t{path}")
 
 
-@app.command()
-def bench(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Base URL of a running server.")],
-    model: Annotated[Optional[str], typer.Option(help="Default: the first of /v1/models.")] = None,  # noqa: UP045
-    dataset_name: Annotated[str, typer.Option(metavar="[random|sharegpt]")] = "random",
-    dataset_path: Annotated[Optional[Path], typer.Option(help="The file of sharegpt.")] = None,  # noqa: UP045
-    num_prompts: Annotated[int, typer.Option(min=1)] = 1000,
-    random_input_len: Annotated[int, typer.Option(min=4, help="Tokens.")] = 1024,
-    random_output_len: Annotated[int, typer.Option(min=1, help="Tokens.")] = 128,
-    random_range_ratio: Annotated[float, typer.Option(min=0.0, max=0.999)] = 0.0,
-    max_concurrency: Annotated[Optional[int], typer.Option(min=1, help="Default: all at once.")] = None,  # noqa: UP045
-    request_rate: Annotated[float, typer.Option(help="Requests a second; inf sends all at once.")] = float("inf"),
-    burstiness: Annotated[float, typer.Option(min=0.001)] = 1.0,
-    seed: Annotated[int, typer.Option()] = 0,
-    backend: Annotated[str, typer.Option(metavar="[openai|openai-chat]")] = "openai",
-    tokenizer: Annotated[Optional[str], typer.Option(help="A tokenizer.json or its folder.")] = None,  # noqa: UP045
-    save_result: Annotated[bool, typer.Option("--save-result", help="Write the JSON of the result.")] = False,
-    result_dir: Annotated[Path, typer.Option(help="Where to write it.")] = Path(),
-    timeout: Annotated[float, typer.Option(min=1.0, help="Seconds after which it gives up.")] = 3600.0,
-) -> None:
+_AS_THEY_ARE = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@app.command(add_help_option=False, context_settings=_AS_THEY_ARE)
+def bench(context: typer.Context) -> int:
     """Load one endpoint and print the block that `vllm bench serve` prints."""
     from tuner import benching
-    from tuner.benchmarks import Workload
 
-    workload = Workload(
-        name=dataset_name,
-        dataset=benching.dataset(dataset_name),
-        num_prompts=num_prompts,
-        input_len=random_input_len,
-        output_len=random_output_len,
-        range_ratio=random_range_ratio,
-        path=str(dataset_path) if dataset_path else None,
-        max_concurrency=max_concurrency,
-        request_rate=None if request_rate == float("inf") else request_rate,
-        burstiness=burstiness,
-        seed=seed,
-        endpoint=benching.endpoint(backend),
-        tokenizer=tokenizer,
-    )
-    _show(benching.bench(url, model, workload, timeout, result_dir if save_result else None, say=_say))
+    return benching.bench(context.args, say=_say, show=_show)  # parsed there: see tuner.benching.options
 
 
 def _say(text: str) -> None:

@@ -8,14 +8,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import httpx
 
-from tuner.benchmarks import Benchmark, Run, Workload
+from tuner.benchmarks import Benchmark, Run, Workload, records
 from tuner.benchmarks.metrics import aggregate
-from tuner.benchmarks.verdicts import check, steady
+from tuner.benchmarks.verdicts import check, steady, together
 from tuner.benchmarks.watching import Watch
 from tuner.engines import Engine
+from tuner.errors import TunerError
 from tuner.executors import Job
 from tuner.launchers import Identity, Launcher
 from tuner.node import gpu
@@ -31,6 +33,7 @@ _MOST_WARM_UPS = 4
 _PROBE_TIMEOUT_S = 10.0
 # No token of any of the requests under way for that long: longer than any prefill that a benchmark waits for.
 HANG_S = 300.0
+RECORDS = "records"  # the folder of them in a trial's own
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,17 @@ class _Findings:
     comparisons: dict[str, Measurement | Failure] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    records: Path | None = None
+
+    def keep(self, run: Run, workload: Workload, model: str, repeat: int) -> None:
+        """The records of a pass. That they cannot be kept is no reason to lose what was measured."""
+        if self.records is None:
+            return
+        try:
+            records.write(self.records / f"{workload.name}-{repeat + 1}.npz", run, workload, model)
+        except TunerError as error:
+            self.notes.append(f"records of single requests were not kept: {error}")
+            self.records = None
 
 
 def evaluate(
@@ -76,7 +90,7 @@ def evaluate(
         StorageError: the server's identity could not be recorded (nothing is left running).
     """
     launch = _lent(place.engine.launch(job.settings, slot, reading=not job.verbatim), place, job)
-    found = _Findings()
+    found = _Findings(records=slot.folder / RECORDS if place.benchmark.records else None)
     try:
         with _server(launch, place, slot, record, stop, notify) as server:
             found.timings = server.timings
@@ -95,34 +109,40 @@ def evaluate(
     )
 
 
-def measure(
+def _measure(
     server: Server,
     workload: Workload,
     place: Place,
     stop: threading.Event,
     notify: Callable[[str], None],
-    timings: dict[str, float],
+    found: _Findings,
 ) -> tuple[Measurement | None, Failure | None]:
     """Warm up, then measure as often as the study says, each pass with prompts of its own seed.
 
     An invalid measurement comes back with the failure beside it, for people to look at.
     """
-    with _timed(timings, "warm-up"):
+    with _timed(found.timings, "warm-up"):
         failure = _warm_up(server, workload, place, stop, notify)
     if failure is not None:
         return None, failure
     runs: list[Run] = []
-    verdicts: list[Verdict] = []
-    with _timed(timings, "benchmark"):
+    verdicts: list[tuple[Verdict, ...]] = []
+    with _timed(found.timings, "benchmark"):
         for repeat in range(place.benchmark.repeats):
             name = f"benchmark {workload.name}, pass {repeat + 1} of {place.benchmark.repeats}"
             run = _run(server, workload, place, workload.seed + repeat, stop, notify, name)
             if isinstance(run, Failure):
                 return None, run
-            runs.append(run)
-            verdicts += check(run, workload)
-    measurement = aggregate(runs, tuple(dict.fromkeys(verdicts)))
+            verdicts.append(check(run, workload))
+            found.keep(run, workload, server.model, repeat)
+            runs.append(_without_responses(run))
+    measurement = aggregate(runs, together(verdicts))
     return measurement, _invalid(measurement)
+
+
+def _without_responses(run: Run) -> Run:
+    """Nothing of the night's requests stays in memory."""
+    return replace(run, responses=())
 
 
 def _server(
@@ -162,7 +182,9 @@ def _use(
     if failure := _version_mismatch(place, found.effective):
         found.failure = failure
         return
-    found.measurement, found.failure = measure(server, job.workload, place, stop, notify, found.timings)
+    found.measurement, found.failure = _measure(server, job.workload, place, stop, notify, found)
+    if found.measurement is not None:
+        found.notes += [verdict.message for verdict in found.measurement.verdicts if verdict.valid]
     if found.failure is None:
         _compare(server, job.compare_on, place, stop, notify, found)
 
@@ -177,7 +199,7 @@ def _compare(
 ) -> None:
     """The other workloads. What goes wrong with one is its result; the measurement that decides stays."""
     for workload in workloads:
-        measured, failure = measure(server, workload, place, stop, notify, found.timings)
+        measured, failure = _measure(server, workload, place, stop, notify, found)
         if failure is not None and failure.kind == "interrupted":
             return
         found.comparisons[workload.name] = failure or measured or Failure("unknown", "no measurement")

@@ -2,7 +2,8 @@
 
 study.yaml recorded.yaml            what people write
 study.db                            the Optuna studies, one for each identity of the study
-trials/NNNN/                        server.log launch.json server.json outcome.json of each launch
+trials/NNNN/                        server.log launch.json server.json outcome.json of each launch, records/ of its
+                                    requests
 comparison/                         baseline and winner on the other workloads, where not part of confirming
 report.md report.html launch.sh     written again after every trial
 .tuner.lock .tuner-now.json .tuner-stop    who drives, what runs now, the request to stop

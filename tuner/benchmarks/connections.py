@@ -6,45 +6,95 @@ import asyncio
 import socket
 import ssl
 import threading
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from contextlib import suppress
 from time import perf_counter
+from typing import cast
 
 from tuner.benchmarks.exchange import Exchange
 from tuner.benchmarks.http import Target
 
 CONNECT_TIMEOUT_S = 10.0
 OPEN_AT_ONCE = 32
-READ_SIZE = 64 * 1024
+TURN_S = 0.001
+MOST_WAITING = 16 * 2**20
 
 
 class CannotConnect(Exception):
-    """No connection; the text says to where and why, `kind` is the class of it."""
+    """No connection; the text says to where and why, `kind` is the type of the error and `failure` its class."""
 
     def __init__(self, target: Target, error: BaseException) -> None:
         self.kind = type(error).__name__
+        self.failure = "tls" if isinstance(error, ssl.SSLError) else "connect"
         why = f"no answer within {CONNECT_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else str(error)
         super().__init__(f"cannot connect to {target.authority}: {self.kind}: {why}")
 
 
-class Connection(asyncio.BufferedProtocol):
-    """One connection; carries one exchange at a time.
+class Inbox:
+    """What came from all connections of a loop, in order: read at once, understood a little later.
 
-    `scratch` is read into and shared by all connections of a loop: the loop fills it and calls `buffer_updated`
-    in one go, so no two uses overlap and no read allocates its largest size.
+    Reading costs microseconds, understanding ten times that. The time of an event is that of its read, so every read
+    that is due goes before what has been read is looked into; when much comes at once, a turn gives way to the loop
+    after `TURN_S` for new reads. With more than `MOST_WAITING` bytes nothing is read before they are understood: what
+    comes then waits in the kernel.
     """
 
-    def __init__(self, scratch: memoryview) -> None:
+    def __init__(self) -> None:
+        self.behind_s = 0.0  # how long, at most, something read has waited to be understood
+        self._waiting: deque[tuple[Connection, bytes, float]] = deque()
+        self._planned = False
+        self._bytes = 0
+
+    def put(self, connection: Connection, data: bytes) -> None:
+        self._waiting.append((connection, data, perf_counter()))
+        self._bytes += len(data)
+        if self._bytes > MOST_WAITING:
+            self.flush()
+        elif not self._planned:
+            self._planned = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def flush(self) -> None:
+        """Understand all that was read."""
+        while self._waiting:
+            self._next()
+
+    def _turn(self) -> None:
+        self._planned = False
+        if not self._waiting:
+            return
+        now = perf_counter()
+        self.behind_s = max(self.behind_s, now - self._waiting[0][2])
+        end = now + TURN_S
+        while self._waiting and now < end:
+            self._next()
+            now = perf_counter()
+        if self._waiting:
+            self._planned = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _next(self) -> None:
+        connection, data, at = self._waiting.popleft()
+        self._bytes -= len(data)
+        connection.understand(data, at)
+
+
+class Connection(asyncio.Protocol):
+    """One connection; carries one exchange at a time."""
+
+    def __init__(self, inbox: Inbox) -> None:
         self.usable = False
+        self.fresh = True  # opened for the one who takes it, who waits for that
         self.idle_since = 0.0
-        self._scratch = scratch
+        self._inbox = inbox
         self._exchange: Exchange | None = None
         self._transport: asyncio.Transport | None = None
 
     async def carry(self, exchange: Exchange, wire: bytes, due: float) -> None:
         """Send `wire` and wait until the exchange is over, one way or another."""
         self._exchange = exchange
+        self.fresh = False
         exchange.send(due, lambda: self._write(wire))
         await exchange.over
         self._exchange = None
@@ -59,26 +109,27 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
         self.usable = True
         self.idle_since = perf_counter()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._scratch
+    def data_received(self, data: bytes) -> None:
+        self._inbox.put(self, data)
 
-    def buffer_updated(self, nbytes: int) -> None:
+    def understand(self, data: bytes, at: float) -> None:
+        """Bytes of this connection, read at `at`."""
         exchange = self._exchange
         if exchange is None or exchange.finished:
             self.drop()  # bytes nobody asked for
         else:
-            exchange.feed(bytes(self._scratch[:nbytes]))
+            exchange.feed(data, at)
 
     def eof_received(self) -> None:
         """Returning nothing lets the transport close itself; `connection_lost` follows."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.usable = False
+        self._inbox.flush()
         if self._exchange is not None:
             self._exchange.lost(exc)
 
@@ -93,8 +144,8 @@ class Pool:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.opened = 0
         self.failures: Counter[str] = Counter()
+        self.inbox = Inbox()
         self._tls = tls
-        self._scratch = memoryview(bytearray(READ_SIZE))
         self._idle: defaultdict[Target, list[Connection]] = defaultdict(list)
         self._all: list[Connection] = []
         self._addresses: dict[Target, list[tuple[str, int]]] = {}
@@ -136,7 +187,9 @@ class Pool:
                 if failed:
                     return
                 try:
-                    self.give(target, await self._open(target))
+                    connection = await self._open(target)
+                    connection.fresh = False
+                    self.give(target, connection)
                 except CannotConnect:  # counted; each request will try for itself
                     failed = True
 
@@ -163,10 +216,10 @@ class Pool:
         for host, port in self._addresses[target]:
             try:
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self._scratch),
+                    lambda: Connection(self.inbox),
                     host,
                     port,
-                    ssl=(self._tls or ssl.create_default_context()) if target.tls else None,
+                    ssl=self._trust() if target.tls else None,
                     server_hostname=target.host if target.tls else None,
                 )
             except OSError as error:
@@ -175,6 +228,11 @@ class Pool:
                 self._addresses[target] = [(host, port)]
                 return connection
         raise problem
+
+    def _trust(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()  # reads the system's certificates: once
+        return self._tls
 
 
 async def _addresses(host: str) -> list[str]:

@@ -6,19 +6,17 @@ answer here is a short head followed by a stream (`Reply`), every question one p
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Any
+from functools import cached_property
 from urllib.parse import urlsplit
 
 from tuner.errors import SpecError
 
 MAX_HEAD = 64 * 1024
 MAX_LINE = 1024
-PATHS = {"completions": "/completions", "chat": "/chat/completions"}
+PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 
 
 class Garbled(Exception):
@@ -57,26 +55,71 @@ class Target:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
 
-    def path(self, endpoint: str) -> str:
-        return f"{self.base}/v1{PATHS[endpoint]}"
+    def path(self, path: str) -> str:
+        """Of an endpoint's path as it is written in a URL without a base (`/v1/completions`)."""
+        return f"{self.base}{path}"
 
 
-def request_bytes(target: Target, endpoint: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
-    """A complete POST. `headers` replace those of the same name, whatever their case; the length is always ours.
+@dataclass(frozen=True)
+class Wires:
+    """The bytes of every request of a pass: called with its index and where it goes.
 
-    Raises:
-        SpecError: a header's name or value cannot be sent.
+    `bodies` are complete. `headers` replace those of the same name, whatever their case; the length is always ours.
+    Request i is the `first` + i x `step`-th of the pass, which is what its `x-request-id` ends with.
     """
-    payload = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+
+    path: str
+    bodies: Sequence[bytes]
+    headers: Mapping[str, str]
+    id_prefix: str
+    first: int = 0
+    step: int = 1
+
+    def __call__(self, index: int, target: Target) -> bytes:
+        body = self.bodies[index]
+        number = self.first + index * self.step
+        own_id = b"" if self._has_id else b"x-request-id: %s%d\r\n" % (self.id_prefix.encode(), number)
+        return self._head(target) + own_id + b"content-length: %d\r\n\r\n" % len(body) + body
+
+    def check(self) -> None:
+        """
+        Raises:
+            SpecError: a header's name or value cannot be sent.
+        """
+        self._head(Target("localhost", 80))
+        _fields({"x-request-id": self.id_prefix})
+
+    def shard(self, first: int, step: int) -> Wires:
+        """Of every `step`-th request from `first` on."""
+        return replace(self, bodies=self.bodies[first::step], first=first, step=step)
+
+    @cached_property
+    def _has_id(self) -> bool:
+        return any(name.lower() == "x-request-id" for name in self.headers)
+
+    @cached_property
+    def _heads(self) -> dict[Target, bytes]:
+        return {}
+
+    def _head(self, target: Target) -> bytes:
+        if (head := self._heads.get(target)) is None:
+            head = self._heads[target] = _head(target, self.path, self.headers)
+        return head
+
+
+def _head(target: Target, path: str, headers: Mapping[str, str]) -> bytes:
     fields = {"host": target.authority, "accept": "text/event-stream", "user-agent": "tuner"}
-    fields |= {name.lower(): value for name, value in headers.items()}
-    fields |= {"content-type": "application/json", "content-length": str(len(payload))}
+    fields |= {name.lower(): value for name, value in headers.items() if name.lower() != "content-length"}
+    fields |= {"content-type": "application/json"}
+    return f"POST {target.path(path)} HTTP/1.1\r\n".encode("ascii") + _fields(fields)
+
+
+def _fields(fields: Mapping[str, str]) -> bytes:
     for name, value in fields.items():
         if not name.isascii() or not value.isprintable() or any(c in name for c in " :\t\r\n") or not name:
             raise SpecError(f"a header is one printable line (got {name!r})")
-    head = f"POST {target.path(endpoint)} HTTP/1.1\r\n" + "".join(f"{n}: {v}\r\n" for n, v in fields.items())
     try:
-        return head.encode("latin-1") + b"\r\n" + payload
+        return "".join(f"{name}: {value}\r\n" for name, value in fields.items()).encode("latin-1")
     except UnicodeEncodeError:
         raise SpecError("a header holds Latin-1 characters only") from None
 
@@ -116,14 +159,17 @@ class Reply:
         """Whether any byte has come."""
         return self._at is not _At.HEAD or bool(self._rest)
 
+    @property
+    def between_chunks(self) -> bool:
+        """Whether the next byte begins a chunk of a chunked body."""
+        return self._at is _At.SIZE and not self._rest
+
     def feed(self, data: bytes) -> bytes:
         """Take bytes from the connection; return the body bytes among them.
 
         Raises:
             Garbled: this is not HTTP/1.x, or a limit was exceeded.
         """
-        if self._at is _At.SIZE and not self._rest and (body := _single_chunk(data)):
-            return body
         if self._at is _At.HEAD:
             data = self._head(self._rest + data)
         if self._at is _At.HEAD or not data:
@@ -238,16 +284,6 @@ class Reply:
         self._at, self._rest = _At.DONE, b""
         if surplus:
             self.keep_alive = False
-
-
-def _single_chunk(data: bytes) -> bytes:
-    """The body, if `data` is one whole chunk and nothing else, as nearly every read of a stream is; else nothing."""
-    end = data.find(b"\r\n", 0, 10)
-    if end > 0 and data[-2:] == b"\r\n" and data[:end].isalnum():
-        with suppress(ValueError):
-            if (size := int(data[:end], 16)) and size == len(data) - end - 4:
-                return data[end + 2 : -2]
-    return b""
 
 
 def _line(data: bytes, at: int) -> int:

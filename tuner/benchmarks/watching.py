@@ -45,6 +45,10 @@ class Watch:
 
 
 def progress(event: Event) -> str:
-    """`412 of 1000 requests done`."""
+    """`12 s: 412 of 1000 requests done, 3 of them failed, 64 in flight, 5123 tok/s out so far, at most 9000 in all`."""
     failed = f", {event.failed} of them failed" if event.failed else ""
-    return f"{event.completed + event.failed} of {event.total} requests done{failed}"
+    bound = f", at most {event.bound:.0f} tok/s in all" if event.bound is not None else ""
+    return (
+        f"{event.elapsed:.0f} s: {event.completed + event.failed} of {event.total} requests done{failed}, "
+        f"{event.in_flight} in flight, {event.output_throughput:.0f} tok/s out so far{bound}"
+    )

@@ -52,7 +52,7 @@ class LocalExecutor:
         self._launchers = {
             name: launcher(each.launcher, **each.launcher_options) for name, each in spec.engines.items()
         }
-        self._client = client(spec.benchmark.client)
+        self._client = client(spec.benchmark.client, spec.benchmark.processes)
         self.reaped: list[int] = []
 
     def __enter__(self) -> LocalExecutor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,12 +43,17 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class BenchmarkSpec:
-    """Which client measures, how it warms up (None: until steady; else that many requests), repeats per launch."""
+    """Which client measures, how it warms up (None: until steady; else that many requests), repeats per launch.
+
+    `processes` carry the load together; `records` keeps every request's times in the trial's folder.
+    """
 
     client: str = "tuner"
     warmup: int | None = None
     repeats: int = 3
     timeout_s: float = 3600.0
+    processes: int = 1
+    records: bool = True
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,11 @@ def check_files(spec: StudySpec) -> list[Fault]:
 
 
 def _unplaced(workload: Workload) -> str:
-    """A workload without the folders its files lie in."""
+    """A workload without the folders its files lie in, by what of it is not the default: a field that comes to be
+    changes no study that does not use it."""
     path, tokenizer = (each and Path(each).name for each in (workload.path, workload.tokenizer))
-    return repr(replace(workload, path=path, tokenizer=tokenizer))
+    placed = replace(workload, path=path, tokenizer=tokenizer)
+    changed = {
+        f.name: value for f in fields_of(Workload) if (value := getattr(placed, f.name)) != getattr(Workload(), f.name)
+    }
+    return repr(changed)

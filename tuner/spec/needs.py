@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tuner.benchmarks import Workload
+from tuner.benchmarks import Workload, datasets
 from tuner.benchmarks.tokenizer import load_tokenizer
 from tuner.errors import Fault, SpecError
 from tuner.spec import EngineSpec, StudySpec, yamlfile
@@ -33,13 +33,19 @@ def check_files(spec: StudySpec) -> list[Fault]:
 
 
 def _missing_files(document: Document, workload: Workload) -> Iterator[Fault]:
-    """What a workload's prompts are made of."""
-    if workload.path is not None and (trouble := _unreadable(Path(workload.path))):
+    """What a workload's prompts are made of, and the lines in it that cannot be read."""
+    trouble = _unreadable(Path(workload.path)) if workload.path is not None else ""
+    if trouble:
         way_out = "put the file there; a path is relative to the study's file"
         yield document.fault(("workloads", workload.name, "path"), trouble, None, way_out)
     try:
+        if not trouble:
+            datasets.check(workload)
+    except SpecError as error:
+        yield from error.faults
+    try:
         if workload.tokenizer is not None:
-            load_tokenizer(workload.tokenizer)
+            load_tokenizer(workload.tokenizer, workload.definitions)
     except SpecError as error:
         for fault in error.faults:
             rule = f"{fault.rule}: {fault.value}" if fault.value else fault.rule

@@ -1,4 +1,5 @@
-"""The shape of study.yaml, field by field; the shape of a search space is in `tuner.spec.spaceschema`.
+"""The shape of study.yaml, field by field; that of a workload is in `tuner.spec.workloadschema`, that of a search space
+in `tuner.spec.spaceschema`.
 
 A model says what each value must be by itself. What must hold between values is checked in `tuner.spec.studyfile`.
 """
@@ -16,7 +17,8 @@ from tuner.errors import without_password
 from tuner.launchers import LAUNCHERS
 from tuner.objective import METHODS
 from tuner.spec.faults import Model, bad, nearest
-from tuner.spec.fields import Count, EngineName, EnvName, EnvValue, ModelName, Name, Seconds, Text, seconds
+from tuner.spec.fields import EngineName, EnvName, EnvValue, ModelName, Name, Seconds, Text, seconds
+from tuner.spec.workloadschema import Workload
 
 _SPREAD = ("mean", "median", "std", "p50", "p90", "p95", "p99")
 LATENCIES = tuple(f"{spread}_{name}_ms" for name in ("ttft", "tpot", "itl", "e2el") for spread in _SPREAD)
@@ -131,34 +133,6 @@ class Baseline(Model):
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
 
 
-class Workload(Model):
-    dataset: Literal["random", "sharegpt"] = "random"
-    num_prompts: Count = 100
-    input_len: Count = 512
-    output_len: Count = 128
-    range_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    path: Text | None = None
-    sharegpt_output_len: Count | None = None
-    max_concurrency: Count | None = None
-    request_rate: Annotated[float, Field(gt=0)] | None = None
-    burstiness: Annotated[float, Field(gt=0)] = 1.0
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    ignore_eos: bool | None = None
-    endpoint: Literal["completions", "chat"] = "completions"
-    tokenizer: Text | None = None
-    extra_body: dict[str, Any] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _fits_its_dataset(self) -> Workload:
-        if self.dataset == "sharegpt" and self.path is None:
-            raise bad("dataset sharegpt needs the file to read", "add path: ShareGPT_V3_unfiltered_cleaned_split.json")
-        others = {"random": ("path", "sharegpt_output_len"), "sharegpt": ("input_len", "output_len", "range_ratio")}
-        for name in others[self.dataset]:
-            if name in self.model_fields_set and getattr(self, name) is not None:
-                raise bad(f"does nothing with dataset {self.dataset}", "leave it out", name)
-        return self
-
-
 def _warmup(value: Any) -> Any:
     if value == "auto":
         return None
@@ -178,6 +152,8 @@ class Benchmark(Model):
     warmup: Annotated[Any, BeforeValidator(_warmup)] = None
     repeats: Annotated[int, Field(ge=1, le=100)] = 3
     timeout: Seconds = 3600.0
+    processes: Annotated[int, Field(ge=1, le=128)] = 1
+    records: bool = True
 
 
 def _metric(value: str) -> str:

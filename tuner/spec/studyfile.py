@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tuner import engines
-from tuner.benchmarks import Workload
+from tuner.benchmarks import RampUp, Workload
+from tuner.benchmarks.hub import is_hub_name
 from tuner.engines import ENGINES, Engine, FlagError
 from tuner.engines.commands import split_env
 from tuner.errors import Fault, SpecError
@@ -27,6 +28,7 @@ from tuner.spec import (
     room,
     schema,
     spacefile,
+    workloadschema,
     yamlfile,
 )
 from tuner.spec.faults import MOST, check, nearest, ordered
@@ -261,9 +263,7 @@ def _spec(
         objective=_objective(study.objective, tuple(workloads)),
         method=METHODS[method] if method else _method(study.method),
         node=_node(study.node),
-        benchmark=BenchmarkSpec(
-            study.benchmark.client, study.benchmark.warmup, study.benchmark.repeats, study.benchmark.timeout
-        ),
+        benchmark=_benchmark(study.benchmark),
         budget=Budget(study.budget.wall_time, study.budget.until, study.budget.trials),
         compare_on=tuple(study.compare_on),
         storage=study.storage,
@@ -273,12 +273,22 @@ def _spec(
     )
 
 
-def _workload(name: str, workload: schema.Workload, folder: Path) -> Workload:
-    fields = workload.model_dump()
-    for key in ("path", "tokenizer"):
-        if fields[key] is not None:
-            fields[key] = _relative(fields[key], folder)
-    return Workload(name=name, **fields)
+def _workload(name: str, workload: workloadschema.Workload, folder: Path) -> Workload:
+    fields = workload.model_dump(exclude={"sharegpt_output_len", "ramp_up"})
+    if workload.sharegpt_output_len is not None:
+        fields["fixed_output_len"] = workload.sharegpt_output_len
+    if fields["path"] is not None:
+        fields["path"] = _relative(fields["path"], folder)
+    if fields["tokenizer"] is not None and not is_hub_name(fields["tokenizer"]):
+        fields["tokenizer"] = _relative(fields["tokenizer"], folder)
+    ramp_up = RampUp(**workload.ramp_up.model_dump()) if workload.ramp_up else None
+    return Workload(name=name, ramp_up=ramp_up, **fields)
+
+
+def _benchmark(written: schema.Benchmark) -> BenchmarkSpec:
+    return BenchmarkSpec(
+        written.client, written.warmup, written.repeats, written.timeout, written.processes, written.records
+    )
 
 
 def _objective(written: schema.Objective, workloads: Sequence[str]) -> Objective:

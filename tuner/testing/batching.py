@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -26,6 +27,7 @@ class Sequence:
     cached: int = 0
     prefilled: int = 0
     generated: int = 0
+    came: float = 0.0
     gone: bool = False
 
     @property
@@ -52,6 +54,10 @@ class Batch:
     cached_tokens: int = 0
     generated_tokens: int = 0
     finished: int = 0
+    admitted: int = 0
+    queue_s: float = 0.0
+    drafts: int = 0
+    accepted_at: Counter[int] = field(default_factory=Counter)
     _decoding: list[Sequence] = field(default_factory=list)
     _completed: list[Sequence] = field(default_factory=list)
 
@@ -60,6 +66,7 @@ class Batch:
         self._cache: set[bytes] = set()
 
     def add(self, sequence: Sequence) -> None:
+        sequence.came = time.monotonic()
         self.prompt_tokens += sequence.prompt_tokens
         self.waiting.append(sequence)
         self._wake.set()
@@ -85,6 +92,11 @@ class Batch:
             generated_tokens=self.generated_tokens,
             finished=self.finished,
             kv_usage=self.held / max(1, self.kv_tokens),
+            admitted=self.admitted,
+            queue_s=self.queue_s,
+            drafts=self.drafts,
+            draft_tokens=self.drafts * self.clock.setup.draft_tokens,
+            accepted_at=tuple(self.accepted_at[place] for place in range(self.clock.setup.draft_tokens)),
         )
 
     async def run(self) -> None:
@@ -120,6 +132,8 @@ class Batch:
             sequence = self.waiting.popleft()
             sequence.cached = sequence.prefilled = self._known_prefix(sequence)
             self.cached_tokens += sequence.cached
+            self.admitted += 1
+            self.queue_s += time.monotonic() - sequence.came
             self.held += sequence.size
             self.running.append(sequence)
 
@@ -141,11 +155,19 @@ class Batch:
         """Hand out the tokens of the step that has passed."""
         for sequence in self._decoding:
             if not sequence.gone:
-                self._give(sequence, self.clock.tokens_of_step())
+                self._give(sequence, self._speculated())
         for sequence in self._completed:
             if not sequence.gone:
                 self._give(sequence, 1)
         self._completed.clear()
+
+    def _speculated(self) -> int:
+        """The tokens of a decoding step: one, and the drafts that were accepted."""
+        tokens = self.clock.tokens_of_step()
+        if self.clock.setup.draft_tokens:
+            self.drafts += 1
+            self.accepted_at.update(range(tokens - 1))
+        return tokens
 
     def _give(self, sequence: Sequence, tokens: int) -> None:
         tokens = min(tokens, sequence.max_tokens - sequence.generated)

@@ -40,7 +40,10 @@ class Listen:
 
 @dataclass(frozen=True)
 class Counters:
-    """What `/metrics` tells: requests now, tokens and requests since the start."""
+    """What `/metrics` tells: requests now, tokens, requests and speculation since the start.
+
+    `queue_s` are the seconds that `admitted` requests waited for a place in the batch.
+    """
 
     running: int = 0
     waiting: int = 0
@@ -49,6 +52,15 @@ class Counters:
     generated_tokens: int = 0
     finished: int = 0
     kv_usage: float = 0.0
+    admitted: int = 0
+    queue_s: float = 0.0
+    drafts: int = 0
+    draft_tokens: int = 0
+    accepted_at: tuple[int, ...] = ()
+
+    @property
+    def accepted_tokens(self) -> int:
+        return sum(self.accepted_at)
 
 
 @dataclass(frozen=True)
@@ -233,12 +245,6 @@ def model_card(dialect: Dialect, owner: str) -> dict[str, Any]:
         "max_model_len": dialect.context,
     }
     return {"object": "list", "data": [card]}
-
-
-def prometheus(labels: Mapping[str, str], values: Mapping[str, float]) -> str:
-    """Gauges in Prometheus' text form."""
-    inside = ",".join(f'{key}="{value}"' for key, value in labels.items())
-    return "".join(f"# TYPE {name} gauge\n{name}{{{inside}}} {float(value)}\n" for name, value in values.items())
 
 
 _PROGRAMS = {

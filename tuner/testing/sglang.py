@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tuner.testing import dialects, sglang_args
+from tuner.testing import dialects, exposition, sglang_args
 from tuner.testing.dialects import Child, Counters, Dialect, Endpoint, Listen, StartFailed
 from tuner.testing.performance import GPU_GIB, Setup
 
@@ -148,7 +148,9 @@ class SGLang(Dialect):
             "/get_load": lambda: Endpoint([{"dp_rank": 0, "num_reqs": counters.running}]),
         }
         if self.get("enable_metrics"):
-            answers["/metrics"] = lambda: Endpoint(self._metrics(counters), media="text/plain; version=0.0.4")
+            answers["/metrics"] = lambda: Endpoint(
+                exposition.sglang(self.served_name, self.memory.kv_tokens, counters), media="text/plain; version=0.0.4"
+            )
         return answers
 
     def server_info(self, counters: Counters) -> dict[str, Any]:
@@ -221,23 +223,6 @@ class SGLang(Dialect):
         yield 0.0, "\n" + self._line(f"Scheduler hit an exception: {text}")
         yield 0.05, self._line("Received sigquit from a child process. It usually means the child failed.")
         raise StartFailed(-9)
-
-    def _metrics(self, counters: Counters) -> str:
-        labels = {"model_name": self.served_name, "tp_rank": "0", "pp_rank": "0"}
-        hit_rate = counters.cached_tokens / counters.prompt_tokens if counters.prompt_tokens else 0.0
-        return dialects.prometheus(
-            labels,
-            {
-                "sglang:num_running_reqs": counters.running,
-                "sglang:num_queue_reqs": counters.waiting,
-                "sglang:token_usage": counters.kv_usage,
-                "sglang:cache_hit_rate": hit_rate,
-                "sglang:max_total_num_tokens": self.memory.kv_tokens,
-                "sglang:prompt_tokens_total": counters.prompt_tokens,
-                "sglang:generation_tokens_total": counters.generated_tokens,
-                "sglang:num_requests_total": counters.finished,
-            },
-        )
 
     def _line(self, text: str) -> str:
         return f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {text}\n"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tuner.testing import dialects
+from tuner.testing import dialects, exposition
 from tuner.testing.dialects import Child, Counters, Dialect, Endpoint, Listen, StartFailed
 from tuner.testing.performance import Setup
 
@@ -127,12 +127,12 @@ class TensorRTLLM(Dialect):
         yield 0.0, f"INFO:     Uvicorn running on {host} (Press CTRL+C to quit)\n"
 
     def endpoints(self, counters: Counters, ready: bool) -> Mapping[str, Callable[[], Endpoint]]:
-        stats = [{"numActiveRequests": counters.running, "numQueuedRequests": counters.waiting}]
+        stats = exposition.tensorrt_llm(counters) if self.effective["enable_iter_perf_stats"] else []
         return {
             "/health": lambda: Endpoint("", 200 if ready else 503),
             "/v1/models": lambda: Endpoint(dialects.model_card(self, "tensorrt_llm")),
             "/version": lambda: Endpoint({"version": self.version, "simulated": True}),
-            "/metrics": lambda: Endpoint(stats if self.effective["enable_iter_perf_stats"] else []),
+            "/metrics": lambda: Endpoint(stats),
             "/server_info": lambda: Endpoint({"simulated": True, "disaggregated_params": None}),
         }
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tuner.testing import dialects, vllm_flags
+from tuner.testing import dialects, exposition, vllm_flags
 from tuner.testing.dialects import Child, Counters, Dialect, Endpoint, Listen, StartFailed
 from tuner.testing.performance import Setup
 
@@ -127,7 +127,9 @@ class Vllm(Dialect):
             "/v1/models": lambda: Endpoint(dialects.model_card(self, "vllm")),
             "/version": lambda: Endpoint({"version": self.version, "simulated": True}),
             "/load": lambda: Endpoint({"server_load": counters.running}),
-            "/metrics": lambda: Endpoint(self._metrics(counters), media="text/plain; version=0.0.4"),
+            "/metrics": lambda: Endpoint(
+                exposition.vllm(self.served_name, self._cache_config(), counters), media="text/plain; version=0.0.4"
+            ),
         }
         if os.environ.get("VLLM_SERVER_DEV_MODE") == "1":
             answers["/server_info"] = lambda: Endpoint(self.server_info())
@@ -314,24 +316,6 @@ class Vllm(Dialect):
         last = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"
         yield 0.05, _traceback("vllm/v1/engine/utils.py", "wait_for_engine_startup", last)
         raise StartFailed(1)
-
-    def _metrics(self, counters: Counters) -> str:
-        labels = {"engine": "0", "model_name": self.served_name}
-        info = {key: str(value) for key, value in self._cache_config().items()}
-        text = dialects.prometheus({**info, "engine": "0"}, {"vllm:cache_config_info": 1})
-        return text + dialects.prometheus(
-            labels,
-            {
-                "vllm:num_requests_running": counters.running,
-                "vllm:num_requests_waiting": counters.waiting,
-                "vllm:kv_cache_usage_perc": counters.kv_usage,
-                "vllm:prefix_cache_queries_total": counters.prompt_tokens,
-                "vllm:prefix_cache_hits_total": counters.cached_tokens,
-                "vllm:prompt_tokens_total": counters.prompt_tokens,
-                "vllm:generation_tokens_total": counters.generated_tokens,
-                "vllm:request_success_total": counters.finished,
-            },
-        )
 
     def _api(self, level: str, place: str, text: str) -> str:
         return f"(APIServer pid={os.getpid()}) {level} {time.strftime('%m-%d %H:%M:%S')} [{place}] {text}\n"

@@ -1,62 +1,50 @@
-"""Can a measurement be trusted? Pure.
-
-`check` answers with what there is to say and nothing else: a verdict with `valid=False` keeps the measurement from
-being ranked, one with `valid=True` is a note for people. No verdict: nothing to object to.
-"""
+"""Figures that cannot be, or are not of what was asked: judged by themselves, wherever they come from."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from tuner.benchmarks import Response, Run, Workload
-from tuner.trial import Measurement, Verdict
+from tuner.benchmarks import Response, Workload
+from tuner.benchmarks.verdicts.answers import EVENTS_WITHOUT_TOKEN, TOKENS_TOLERANCE, failures
+from tuner.trial import Verdict
 
 FAILED_SHARE_ALLOWED = 0.0
-TOKENS_TOLERANCE = 0.02
 KNOWN_INPUT_TOLERANCE = 0.1  # of a length that the model's tokenizer gave
 GUESSED_INPUT_TOLERANCE = 0.5  # of a length that was estimated from the text, before it is noted
 TEMPLATE_TOKENS = 64  # what templates and special tokens may add to a prompt
 TOKENS_PER_WORD = (0.5, 4.0)  # of plain words; tokenizers in use give 1.0 to 2.5
-EVENTS_WITHOUT_TOKEN = 3
+SHORT_ANSWERS = 0.5  # of the tokens asked for, below which it is noted that the answers ended early
 RATES_TOLERANCE = 0.02
-STEADY_TOLERANCE = 0.05
 MOST_TOKENS_PER_S = 1e8  # no node reads or writes a hundred million tokens in a second
-LAG_NOTED_MS = 100.0
-LAG_NOTED_SHARE = 0.1
-BUSY_CLIENT = 0.8
+ROUNDED, ROUNDED_MS = 1.001, 10.0
+NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 TOTALS: Mapping[str, tuple[str, ...]] = {
     "request_throughput": ("completed",),
     "output_throughput": ("total_output_tokens",),
     "total_token_throughput": ("total_input_tokens", "total_output_tokens"),
 }
 
-
-def check(subject: Run | Measurement, workload: Workload) -> tuple[Verdict, ...]:
-    """Every objection to what was measured, checked against what was asked.
-
-    Of a measurement each repeat is checked, or the metrics if it has none; metrics that were not recorded are not
-    missed. A run is also checked by its responses and by what the client noticed.
-    """
-    if isinstance(subject, Run):
-        return (*_metrics(subject.metrics, workload, subject.facts), *_responses(subject), *_client(subject))
-    passes = subject.repeats or (subject.metrics,)
-    found = [verdict for metrics in passes for verdict in _metrics(metrics, workload, {})]
-    return tuple(dict.fromkeys(found))
+_MADE = ("random", "shared-prefix")  # lengths are the workload's; elsewhere the file's
+_LATENCY = re.compile(r"(?:mean|median|max|p[\d.]+)_(?:ttft|e2el)_ms")
 
 
-def steady(previous: float, latest: float, tolerance: float = STEADY_TOLERANCE) -> bool:
-    """Whether a metric of two passes, one after the other, differs by no more than this share of the larger."""
-    if not (math.isfinite(previous) and math.isfinite(latest)):
-        return False
-    return abs(latest - previous) <= tolerance * max(abs(previous), abs(latest))
-
-
-def _metrics(metrics: Mapping[str, float], workload: Workload, facts: Mapping[str, Any]) -> Iterator[Verdict]:
+def objections(
+    metrics: Mapping[str, float],
+    workload: Workload,
+    facts: Mapping[str, Any] = NO_FACTS,
+    responses: Sequence[Response] = (),
+) -> Iterator[Verdict]:
+    """`facts` and `responses` of the run, where the figures are of one of ours."""
     yield from _possible(metrics)
-    yield from _complete(metrics, workload, facts)
-    yield from _output_tokens(metrics, workload)
+    yield from _within_their_duration(metrics, workload)
+    if not responses:  # those know their events
+        yield from _more_than_came(metrics)
+    yield from _complete(metrics, workload, facts, responses)
+    yield from _output_tokens(metrics, workload, responses)
     yield from _input_tokens(metrics, workload, facts)
     yield from _consistent(metrics)
 
@@ -72,6 +60,8 @@ def _possible(metrics: Mapping[str, float]) -> Iterator[Verdict]:
             yield Verdict("impossible-value", False, f"{name} is 0: nothing was measured")
         elif name in ("output_throughput", "total_token_throughput") and value > MOST_TOKENS_PER_S:
             yield Verdict("impossible-value", False, f"{name} is {value:.3g} tokens per second, which no node reaches")
+        elif value == 0 and name.endswith("_ttft_ms") and not name.startswith("std_") and metrics.get("completed"):
+            yield Verdict("impossible-value", False, f"{name} is 0: no token comes at once")
     for kind in ("mean", "median", "p99"):
         ttft, whole = metrics.get(f"{kind}_ttft_ms"), metrics.get(f"{kind}_e2el_ms")
         if ttft is not None and whole is not None and ttft > whole * (1 + 1e-9):
@@ -79,7 +69,33 @@ def _possible(metrics: Mapping[str, float]) -> Iterator[Verdict]:
             yield Verdict("impossible-value", False, message)
 
 
-def _complete(metrics: Mapping[str, float], workload: Workload, facts: Mapping[str, Any]) -> Iterator[Verdict]:
+def _within_their_duration(metrics: Mapping[str, float], workload: Workload) -> Iterator[Verdict]:
+    """No request takes longer than its run; nor, at most so many at a time, do all together. Figures that were
+    rounded are given some room."""
+    duration = metrics.get("duration", 0.0)
+    if not 0 < duration < math.inf:
+        return
+    for name, value in metrics.items():
+        if _LATENCY.fullmatch(name) and ROUNDED * duration * 1000 + ROUNDED_MS < value < math.inf:
+            message = f"{name} is {value:g}: no request takes longer than the run, {duration:g} s"
+            yield Verdict("impossible-value", False, message)
+    each, completed = metrics.get("mean_e2el_ms", metrics.get("mean_ttft_ms", 0.0)) / 1000, metrics.get("completed", 0)
+    least = each * completed / workload.concurrency
+    if duration * (1 + RATES_TOLERANCE) < least < math.inf:
+        message = f"{completed:g} requests of {each:g} s on average, {workload.concurrency} at a time at most, take"
+        yield Verdict("impossible-value", False, f"{message} {least:g} s, not {duration:g} s")
+
+
+def _more_than_came(metrics: Mapping[str, float]) -> Iterator[Verdict]:
+    """A peak counts events: one of some kinds has no token."""
+    peak, tokens = metrics.get("max_output_tokens_per_s", 0.0), metrics.get("total_output_tokens")
+    if tokens is not None and tokens + EVENTS_WITHOUT_TOKEN * metrics.get("completed", 0.0) < peak < math.inf:
+        yield Verdict("impossible-value", False, f"a peak of {peak:g} tokens in a second, but {tokens:g} came in all")
+
+
+def _complete(
+    metrics: Mapping[str, float], workload: Workload, facts: Mapping[str, Any], responses: Sequence[Response]
+) -> Iterator[Verdict]:
     completed = metrics.get("completed")
     rate = metrics.get("success_rate")
     if completed is None and rate is not None:
@@ -87,6 +103,8 @@ def _complete(metrics: Mapping[str, float], workload: Workload, facts: Mapping[s
     if completed is None or completed >= workload.num_prompts * (1 - FAILED_SHARE_ALLOWED):
         return
     errors = "; ".join(f"{count} x {error}" for error, count in list(facts.get("errors", {}).items())[:3])
+    if any(response.failure for response in responses):
+        errors = failures(responses)
     yield Verdict(
         "success-rate",
         False,
@@ -94,19 +112,36 @@ def _complete(metrics: Mapping[str, float], workload: Workload, facts: Mapping[s
     )
 
 
-def _output_tokens(metrics: Mapping[str, float], workload: Workload) -> Iterator[Verdict]:
-    """Where EOS is ignored the server must write what was asked, otherwise no more; `range_ratio` only moves single
-    requests."""
+def _output_tokens(
+    metrics: Mapping[str, float], workload: Workload, responses: Sequence[Response]
+) -> Iterator[Verdict]:
+    """Where EOS is ignored the server must write what was asked, otherwise no more; drawn lengths only move single
+    requests. Honest servers fall a little short: 9952 of 10000 tokens are fine."""
     total, completed = metrics.get("total_output_tokens"), metrics.get("completed")
-    asked = workload.sharegpt_output_len if workload.dataset == "sharegpt" else workload.output_len
-    asked, ratio = (asked, workload.range_ratio) if workload.output_limit is None else (workload.output_limit, 0.0)
+    asked, ratio = _asked(workload, responses)
     if total is None or not completed or asked is None:
         return
     each, allowed = total / completed, (TOKENS_TOLERANCE + _drawn(ratio, completed)) * asked
     if each - asked > allowed or (workload.ignores_eos and asked - each > allowed):
         ignored = " with end-of-sequence ignored" if workload.ignores_eos else " at most"
-        message = f"{each:.1f} tokens came for each request, {asked} were asked{ignored}"
+        message = f"{each:.1f} tokens came for each request, {asked:g} were asked{ignored}"
         yield Verdict("output-tokens", False, message)
+    elif each < SHORT_ANSWERS * asked and workload.dataset in _MADE:
+        message = f"{each:.1f} tokens came for each request, {asked:g} were asked: the answers ended early"
+        yield Verdict("output-tokens", True, f"{message}; ask the server to ignore end-of-sequence")
+
+
+def _asked(workload: Workload, responses: Sequence[Response]) -> tuple[float | None, float]:
+    """The output tokens asked for by a request on average, and how far from it single ones were drawn."""
+    if workload.output_limit is not None:
+        return workload.output_limit, 0.0
+    good = [response.asked_output_len for response in responses if response.success]
+    if good and all(good):
+        return sum(good) / len(good), 0.0
+    if workload.dataset not in _MADE:
+        return workload.fixed_output_len, 0.0
+    ratio = workload.range_ratio if workload.output_range_ratio is None else workload.output_range_ratio
+    return workload.output_len, ratio if workload.dataset == "random" else 0.0
 
 
 def _input_tokens(metrics: Mapping[str, float], workload: Workload, facts: Mapping[str, Any]) -> Iterator[Verdict]:
@@ -120,7 +155,7 @@ def _input_tokens(metrics: Mapping[str, float], workload: Workload, facts: Mappi
     if not facts.get("prompt_tokens_known") and workload.dataset != "random":
         return
     each = total / completed
-    known = facts.get("prompt_tokens_known", 0) / completed or float(workload.input_len)
+    known = facts.get("prompt_tokens_known", 0) / completed or float(workload.prefix_len + workload.input_len)
     drawn = 0.0 if facts.get("prompt_tokens_known") else _drawn(workload.range_ratio, completed)
     low, high = _plausible(known, drawn, workload, facts, completed)
     ratio = f"({each / known:.2f} of what the client counts)"
@@ -168,51 +203,3 @@ def _consistent(metrics: Mapping[str, float]) -> Iterator[Verdict]:
         if abs(rate - metrics[name]) > RATES_TOLERANCE * rate:
             message = f"{name} is {metrics[name]:g}, but {' + '.join(parts)} over duration is {rate:g}"
             yield Verdict("inconsistent", False, message)
-
-
-def _responses(run: Run) -> Iterator[Verdict]:
-    """Single answers that cannot be."""
-    good = [response for response in run.responses if response.success]
-    wrong = [r for r in good if not (0 <= r.ttft <= r.latency * (1 + 1e-9)) or any(gap < 0 for gap in r.itls)]
-    if wrong:
-        message = f"{len(wrong)} answers have a first token after their last, or time running backwards"
-        yield Verdict("impossible-value", False, message)
-    empty = sum(response.output_len == 0 for response in good)
-    if empty:
-        yield Verdict("output-tokens", False, f"{empty} of {len(good)} answers that succeeded have no token")
-    if longer := run.facts.get("longer_than_asked"):
-        message = f"the server counted more tokens than were allowed in {longer} of {len(good)} answers"
-        yield Verdict("output-tokens", False, message)
-    if none := run.facts.get("counted_as_none"):
-        message = f"the server counted no token in {none} of {len(good)} answers that have text"
-        yield Verdict("output-tokens", False, message)
-    yield from _more_events(run, good)
-
-
-def _more_events(run: Run, good: Sequence[Response]) -> Iterator[Verdict]:
-    """A note: an event brings a token or more, but a role, the end, or half a character may come as one of its own."""
-    events = sum(len(response.itls) + (response.ttft > 0) for response in good)
-    tokens = sum(response.output_len for response in good)
-    if tokens and events > tokens * (1 + TOKENS_TOLERANCE) + EVENTS_WITHOUT_TOKEN * len(good):
-        message = f"{events} events with text came, the server counted {tokens} tokens (ratio {tokens / events:.2f})"
-        yield Verdict("output-tokens", True, message)
-
-
-def _client(run: Run) -> Iterator[Verdict]:
-    facts = run.facts
-    if run.stopped_early:
-        yield Verdict("stopped-early", False, "the pass was ended before its last answer")
-    if facts.get("timed_out"):
-        yield Verdict("timed-out", False, "the pass did not end within its time")
-    busy = facts.get("client_cpu_s", 0.0) / run.duration if run.duration > 0 else 0.0
-    lag, ttft = facts.get("loop_lag_ms", 0.0), run.metrics.get("mean_ttft_ms", 0.0)
-    if busy > BUSY_CLIENT:
-        yield Verdict(
-            "client-limited", True, f"the client itself was busy for {busy:.0%} of the pass: it may be the limit"
-        )
-    elif lag > max(LAG_NOTED_MS, LAG_NOTED_SHARE * ttft):
-        yield Verdict("client-limited", True, f"the client ran up to {lag:.0f} ms late: latencies are that uncertain")
-    guessed = facts.get("guessed_output_lens", 0)
-    if guessed:
-        message = f"the server did not count the tokens of {guessed} answers: each event was taken for one"
-        yield Verdict("approximate-tokens", True, message)
