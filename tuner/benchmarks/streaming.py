@@ -95,7 +95,8 @@ class Client:
         deadline = time.perf_counter() + timeout_s
         targets = [Target.parse(url) for url in urls]
         requests = _as_sent(datasets.requests(workload, seed), workload)
-        known = f"{model} {workload.endpoint} {_digest(requests)}"
+        digest = _digest(requests)
+        known = f"{model} {workload.endpoint} {digest}"
         plan = Plan(
             targets=targets,
             requests=requests,
@@ -112,11 +113,12 @@ class Client:
             keep_text=workload.tokenizer is not None if self.keep_text is None else self.keep_text,
         )
         allow_files(plan.concurrency + SPARE_FILES, certain=plan.all_at_once)
-        judge = Judge(bounded(workload), stop, on_event, beat)
+        ending = Ending(bounded(workload), stop, on_event, beat)
         with Beside(urls, min(TIMEOUT_S, timeout_s / 20), headers or {}, plan.trust()) as beside:
-            seen = self._load(plan, judge)
-        self._counted[known] = [r.prompt_len if r.success else 0 for r in seen.responses]
-        return _run(seen, beside.facts, judge, workload, plan, seed)
+            seen = self._load(plan, ending)
+        if all(response.success for response in seen.responses):
+            self._counted[known] = [response.prompt_len for response in seen.responses]
+        return _run(seen, {**beside.facts, "seed": seed, "prompts_sha256": digest}, ending.bound, workload, plan)
 
     def _wires(self, model: str, workload: Workload, requests: Sequence[Request], headers: Mapping[str, str]) -> Wires:
         """The bytes of every request, built before the clock starts."""
@@ -126,12 +128,12 @@ class Client:
         wires.check()
         return wires
 
-    def _load(self, plan: Plan, judge: Judge) -> Seen:
+    def _load(self, plan: Plan, ending: Ending) -> Seen:
         processes = min(self.processes, max(1, plan.concurrency))
         if processes > 1:
-            return sharding.run(plan, judge, processes)
+            return sharding.run(plan, ending, processes)
         with quiet_collector():
-            return Load(plan, judge).run()
+            return Load(plan, ending).run()
 
 
 def benchmark(processes: int = 1) -> Client:
@@ -186,9 +188,9 @@ def allow_files(needed: int, *, certain: bool) -> None:
 
 
 @dataclass
-class Judge:
-    """Whether a pass ends before its last answer; see `tuner.benchmarks.load.Judge`. `bound` is kept when it does so
-    because it cannot reach `beat` any more."""
+class Ending:
+    """Why a pass ends before its last answer: the `Judge` of its load. `bound` is set when it does so because it
+    cannot reach `beat` any more."""
 
     bounded: bool
     stop: threading.Event | None
@@ -211,14 +213,12 @@ class Judge:
         return "ended early" if self.on_event(event) else ""
 
 
-def _run(seen: Seen, counted: Mapping[str, Any], judge: Judge, workload: Workload, plan: Plan, seed: int) -> Run:
+def _run(seen: Seen, more: Mapping[str, Any], bound: float | None, workload: Workload, plan: Plan) -> Run:
     requests, duration = plan.requests, seen.duration
     responses = _retokenised(seen.responses, workload) if plan.keep_text else seen.responses
     facts = {
         **seen.facts,
-        **counted,
-        "seed": seed,
-        "prompts_sha256": _digest(requests),
+        **more,
         "dataset_lens": "tokenizer" if workload.tokenizer else "approximate",
         "offered_rate": None if plan.all_at_once else len(requests) / plan.due[-1],
         **_prompts_of(requests, responses),
@@ -230,7 +230,7 @@ def _run(seen: Seen, counted: Mapping[str, Any], judge: Judge, workload: Workloa
         stopped_early=seen.ended_by in ("stopped", "ended early", "cannot win"),
         facts=facts,
         honest=honest(responses, duration, facts),
-        bound=judge.bound,
+        bound=bound,
     )
     return replace(run, facts=facts | {"limited_by": asdict(limited_by(run, workload))})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tuner.benchmarks import Response, Run, Workload
+from tuner.benchmarks.bound import TEMPLATE_TOKENS
 from tuner.benchmarks.limits import client_why, limited_by, server_queue
 from tuner.benchmarks.stall import named_stall, waves
 from tuner.trial import Verdict
@@ -14,7 +15,6 @@ LAG_NOTED_SHARE = 0.1
 # Prompt tokens found in a cache though the prompts were made for this pass alone: templates and the first block of
 # a prompt are alike in all of them. From the second share on most of the prefill was not done at all.
 HITS_NOTED, HITS_RANKED = 0.05, 0.5
-TEMPLATE_TOKENS = 64
 FRESH = ("random",)
 COLD = 1.5
 

@@ -9,14 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from tuner.benchmarks import Response, Workload
+from tuner.benchmarks.bound import TEMPLATE_TOKENS, TOKENIZER_SLACK, TOKENS_PER_WORD
 from tuner.benchmarks.verdicts.answers import EVENTS_WITHOUT_TOKEN, TOKENS_TOLERANCE, failures
 from tuner.trial import Verdict
 
 FAILED_SHARE_ALLOWED = 0.0
-KNOWN_INPUT_TOLERANCE = 0.1  # of a length that the model's tokenizer gave
 GUESSED_INPUT_TOLERANCE = 0.5  # of a length that was estimated from the text, before it is noted
-TEMPLATE_TOKENS = 64  # what templates and special tokens may add to a prompt
-TOKENS_PER_WORD = (0.5, 4.0)  # of plain words; tokenizers in use give 1.0 to 2.5
+FEWEST_TOKENS_PER_WORD = 0.5  # of plain words; tokenizers in use give 1.0 to 2.5
 SHORT_ANSWERS = 0.5  # of the tokens asked for, below which it is noted that the answers ended early
 RATES_TOLERANCE = 0.02
 MOST_TOKENS_PER_S = 1e8  # no node reads or writes a hundred million tokens in a second
@@ -173,10 +172,10 @@ def _plausible(
 ) -> tuple[float, float]:
     """The fewest and the most tokens that a prompt can have on average."""
     if workload.tokenizer is not None:
-        slack = (KNOWN_INPUT_TOLERANCE + drawn) * known + TEMPLATE_TOKENS
+        slack = (TOKENIZER_SLACK + drawn) * known + TEMPLATE_TOKENS
         return known - slack, known + slack
     words = facts.get("prompt_words", 0) / completed or known
-    fewest, most = (share * words for share in TOKENS_PER_WORD)
+    fewest, most = (share * words for share in (FEWEST_TOKENS_PER_WORD, TOKENS_PER_WORD))
     if workload.dataset != "random":  # any text: words of some languages are sentences; no token is under a byte
         fewest, most = 0.0, max(most, facts.get("prompt_bytes", 0) / completed)
     return fewest * (1 - drawn), most * (1 + drawn) + TEMPLATE_TOKENS
