@@ -185,7 +185,7 @@ def test_what_failed_is_launched_again_when_asked(study: Path) -> None:
 
 
 def test_a_second_run_is_refused_with_who_holds_it(study: Path) -> None:
-    run = start("run", study)
+    run = start("run", study, env={"TUNER_FAKE_TIME_SCALE": "4"})  # it still runs when the others have started
     wait_until(lambda: servers(study), "a server")
     second = tuner("run", study)
     assert second.returncode == 1
@@ -200,7 +200,7 @@ def test_a_second_run_is_refused_with_who_holds_it(study: Path) -> None:
 def test_the_same_port_is_refused_to_another_study(tmp_path: Path) -> None:
     one = write_study(tmp_path / "one", node=", port: 28765")
     other = write_study(tmp_path / "other", node=", port: 28765")
-    run = start("run", one)
+    run = start("run", one, env={"TUNER_FAKE_TIME_SCALE": "4"})
     wait_until(lambda: servers(one), "a server")
     refused = tuner("run", other)
     assert refused.returncode == 1
