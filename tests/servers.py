@@ -51,7 +51,7 @@ Answer = Callable[[Asked, Wire], Awaitable[bool | None]]
 
 
 class Serving:
-    """A server on a free port of loopback, from `with` to its end.
+    """A server on a port of loopback (0: a free one), from `with` to its end.
 
     `/metrics` is answered with `metrics` (a text, or what gives one each time), or 404, and counts as nothing asked.
     """
@@ -62,12 +62,14 @@ class Serving:
         tls: ssl.SSLContext | None = None,
         host: str = "127.0.0.1",
         metrics: str | Callable[[], str] | None = None,
+        port: int = 0,
     ) -> None:
         self.asked: list[Asked] = []
         self.connections = 0
         self.active = 0
         self.most_active = 0
         self._answer, self._tls, self._host, self._metrics = answer, tls, host, metrics
+        self.port = port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -77,7 +79,7 @@ class Serving:
 
     def __enter__(self) -> Serving:
         self._thread.start()
-        starting = asyncio.start_server(self._serve, self._host, 0, ssl=self._tls, backlog=2048)
+        starting = asyncio.start_server(self._serve, self._host, self.port, ssl=self._tls, backlog=2048)
         self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result(10)
         self.port = self._server.sockets[0].getsockname()[1]
         return self

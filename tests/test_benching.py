@@ -448,7 +448,8 @@ def test_a_tokenizer_that_does_not_fit_the_servers_counts() -> None:
     assert done.code == 1
     assert done.error.startswith("not to be trusted: ")
     assert "the tokenizer of this model?" in done.error
-    assert f"(incomplete: {done.error})" in done.shown
+    assert done.shown.splitlines()[-1] == f"({done.error})"
+    assert not [line for line in done.said if line.startswith("not to be trusted")]  # once is enough
 
 
 def test_figures_not_to_be_trusted_are_called_so() -> None:
@@ -552,7 +553,7 @@ def interrupted(tmp_path: Path, times: int, itl: float) -> tuple[int, str, str]:
         time.sleep(0.3)
         for _ in range(times):
             process.send_signal(signal.SIGINT)
-            time.sleep(0.02)
+            time.sleep(0.03)
         out, err = process.communicate(timeout=60)
     return process.returncode, out, err
 
@@ -566,20 +567,271 @@ def slow_after_two(itl: float) -> Answer:
     return answer
 
 
-def test_ctrl_c_once_ends_with_what_is_there(tmp_path: Path) -> None:
-    code, out, err = interrupted(tmp_path, 1, itl=30.0)
+def test_ctrl_c_once_waits_for_the_answers_under_way_and_twice_does_not(tmp_path: Path) -> None:
+    code, out, err = interrupted(tmp_path, 2, itl=30.0)
     assert code == 130, err
     assert "Successful requests:                     2" in out
     assert out.splitlines()[-1] == "(incomplete: interrupted after 2 of 4 requests)"
-    assert "ending with what is there" in err
+    assert "nothing more is sent, answers under way are waited for" in err
+    assert "ending at once, with what is there" in err
     assert "Traceback" not in err
+    assert "not to be trusted" not in err
     assert json.loads((tmp_path / "r.json").read_text())["incomplete"] == "interrupted after 2 of 4 requests"
 
 
-def test_ctrl_c_twice_ends_at_once(tmp_path: Path) -> None:
-    code, _, err = interrupted(tmp_path, 2, itl=30.0)
+def test_ctrl_c_thrice_gives_everything_up(tmp_path: Path) -> None:
+    code, _, err = interrupted(tmp_path, 3, itl=30.0)
     assert code == 130, err
     assert "Traceback" not in err
+
+
+def started(*words: str | Path, **more: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tuner", "bench", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_lets_the_answers_under_way_end(tmp_path: Path, number: signal.Signals) -> None:
+    file = tmp_path / "r.npz"
+    with Serving(engine(stream(itl=0.5))) as server:
+        process = started(server.url, "--model", "m", *SMALL, "--max-concurrency", "2", "--save-records", file)
+        wait_until(lambda: sum(bool(asked.body) for asked in server.asked) == 2, "the first two requests")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert sum(bool(asked.body) for asked in server.asked) == 2
+    assert process.returncode == 130, err
+    assert "Successful requests:                     2" in out
+    assert [response.success for response in read(file)[0].responses] == [True, True, False, False]
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored() -> None:
+    with Serving(engine(stream(itl=0.2))) as server:
+        process = started(
+            server.url, "--model", "m", *SMALL, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        )
+        wait_until(lambda: sum(bool(asked.body) for asked in server.asked) == 4, "the requests")
+        process.send_signal(signal.SIGHUP)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, "ending" in err) == (0, False)
+    assert "Successful requests:                     4" in out
+
+
+def test_ctrl_c_before_anything_is_there_is_one_line() -> None:
+    process = started(DEAD, "--model", "m", *SMALL, "--ready-check-timeout-sec", "60")
+    assert process.stderr is not None
+    assert "waiting up to 60 s for the server" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[1:] == ["interrupted before anything was measured"]
+
+
+@pytest.mark.parametrize("module", ["typer", "tuner.benching", "argparse"])
+def test_ctrl_c_while_modules_are_loaded_is_one_line(module: str) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *more):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from tuner.__main__ import main\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", code, "bench", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "tuner: interrupted")
+
+
+# -- where the result goes
+
+
+def test_an_output_that_takes_nothing_costs_no_result(tmp_path: Path) -> None:
+    words = ("--model", "m", *SMALL, "--save-result", "--result-dir", tmp_path, "--result-filename", "r.json")
+    with Serving(engine(stream())) as server, open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "tuner", "bench", server.url, *map(str, words)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("tuner: error: the result cannot be printed: No space left on device; it is in ")
+    assert json.loads((tmp_path / "r.json").read_text())["completed"] == 4
+
+
+def test_a_closed_pipe_costs_no_result(tmp_path: Path) -> None:
+    with Serving(engine(stream())) as server:
+        process = started(server.url, "--model", "m", *SMALL, "--save-records", tmp_path / "r.npz")
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        err = process.stderr.read()
+        process.wait(60)
+        process.stderr.close()
+    assert process.returncode == 1
+    assert "the result cannot be printed: Broken pipe" in err.splitlines()[-1]
+    assert len(read(tmp_path / "r.npz")[0].responses) == 4
+
+
+def test_what_cannot_be_written_is_found_before_the_load(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with Serving(engine(stream())) as server:
+        for words, message in (
+            (("--save-result", "--result-dir", tmp_path / "file" / "x"), "give another --result-dir"),
+            (("--save-result", "--result-dir", tmp_path, "--result-filename", "folder"), "it is a folder"),
+            (("--append-result", "--result-filename", tmp_path / "folder"), "it is a folder"),
+            (("--save-result", "--result-dir", tmp_path, "--result-filename", "x" * 300), "File name too long"),
+            (("--save-records", tmp_path / "file" / "r.npz"), "give another --save-records"),
+            (("--save-records", "/dev/null"), "it is no regular file"),
+            (("--save-records", tmp_path / "a", "--save-result", "--result-filename", tmp_path / "a"), "both"),
+        ):
+            done = bench(server.url, *words)
+            assert done.code == 1
+            assert message in done.error
+            assert len(done.error.splitlines()) == 1
+        assert server.asked == [] or not any(asked.body for asked in server.asked)
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder"}
+
+
+def test_a_file_that_cannot_be_written_in_the_end_does_not_take_the_other_with_it(tmp_path: Path) -> None:
+    kept, lost = tmp_path / "kept", tmp_path / "lost"
+    lost.mkdir()
+
+    async def removing(asked: Asked, wire: Wire) -> bool | None:
+        if lost.is_dir():
+            lost.rmdir()
+            lost.touch()
+        return await stream()(asked, wire)
+
+    with Serving(engine(removing)) as server:
+        done = bench(server.url, "--save-records", lost / "r.npz", "--save-result", "--result-dir", kept)
+    assert done.code == 1
+    assert done.error.endswith("cannot be written: Not a directory; give another --save-records") or (
+        "File exists; give another --save-records" in done.error
+    )
+    assert "Successful requests:                     4" in done.shown
+    (file,) = kept.iterdir()
+    assert json.loads(file.read_text())["completed"] == 4
+
+
+# -- a server that starts
+
+
+def test_a_server_that_does_not_listen_yet_is_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    results: list[Done] = []
+    url = f"http://127.0.0.1:{port}"
+    thread = threading.Thread(target=lambda: results.append(bench(url, "--ready-check-timeout-sec", "60", model=None)))
+    thread.start()
+    time.sleep(1.5)
+    turns = iter(range(100))
+
+    async def starting(asked: Asked, wire: Wire) -> bool | None:
+        if next(turns) < 2:
+            await wire.write(reply("503 Service Unavailable", b"loading"))
+            return None
+        return await engine(stream())(asked, wire)
+
+    with Serving(starting, port=port):
+        thread.join(60)
+    (done,) = results
+    assert done.error == ""
+    assert "Successful requests:                     4" in done.shown
+    assert done.said[0] == f"waiting up to 60 s for the server: {url} does not answer (Connection refused); " + (
+        "is the server up?"
+    )
+
+
+def test_a_server_that_never_listens_ends_the_wait_with_its_cause() -> None:
+    for model in (None, "m"):
+        done = bench(DEAD, "--ready-check-timeout-sec", "2", model=model)
+        assert done.error == f"not ready within 2 s: {DEAD} does not answer (Connection refused); is the server up?"
+
+
+def test_a_dead_replica_is_found_before_the_load() -> None:
+    with Serving(engine(stream())) as server:
+        for model in (None, "m"):
+            done = bench(server.url, DEAD, model=model)
+            assert done.error == f"{DEAD} does not answer (Connection refused); is the server up?"
+        assert not any(asked.body for asked in server.asked)
+
+
+def test_http_asked_of_a_server_with_tls(tls: ssl.SSLContext) -> None:
+    with Serving(engine(stream()), tls) as server:
+        for model in (None, "m"):
+            done = bench(server.url.replace("https:", "http:"), model=model)
+            assert done.error == f"{server.url.replace('https:', 'http:')} speaks TLS; give {server.url}"
+
+
+# -- one cause, one line
+
+
+def test_what_failed_first_is_named_and_how_many_in_all() -> None:
+    """Streams break off one after the other, and the server is gone for all after them."""
+
+    async def breaking(asked: Asked, wire: Wire) -> bool | None:
+        if sum(bool(one.body) for one in server.asked) < 3:
+            await wire.write(HEAD + chunk(token()))
+            await asyncio.sleep(0.05)
+            wire.reset()
+            return False
+        server._server.close()
+        wire.reset()
+        return False
+
+    with Serving(engine(breaking)) as server:
+        done = bench(server.url, "--max-concurrency", "1", "--num-prompts", "12", small=True)
+    assert done.error.startswith(
+        "no request succeeded: 12 of 12 requests failed; first, 3 of them (the reply broke off"
+    )
+    assert "went away or broke off half-way" in done.error
+
+
+def test_after_a_total_failure_only_its_cause_is_said() -> None:
+    with Serving(refusing("400 Bad Request", "This model's maximum context length is 4 tokens")) as server:
+        done = bench(server.url)
+    assert done.said[1:] == []
+    assert done.error == (
+        "no request succeeded: 4 of 4 requests failed: HTTP 400 Bad Request: This model's maximum context length is 4 "
+        "tokens: prompts of 8 + 4 tokens are too long for the server; lower --random-input-len, or raise the server's "
+        "--max-model-len"
+    )
+
+
+def test_a_reached_beat_is_one_line() -> None:
+    with Serving(engine(stream(ttft=0.5, itl=0.5))) as server:
+        done = bench(server.url, "--beat", "1e9")
+    assert (done.code, done.shown) == (0, "")
+    assert len(done.said) == 2
+    assert done.said[1].startswith("ended early: at most ")
+
+
+def test_what_is_wrong_with_a_file_is_said_in_options(tmp_path: Path) -> None:
+    file = tmp_path / "f.jsonl"
+    file.write_text('{"prompt": "a b c", "output_tokens": 3}\n')
+    words = ("--dataset-name", "jsonl", "--dataset-path", file)
+    assert "lower --num-prompts to 1, or leave --no-oversample out" in bench(DEAD, *words, "--no-oversample").error
+    file.write_text('{"prompt": 123}\n')
+    error = bench(DEAD, *words).error
+    assert error.startswith(f"{file}:1: a line has either `prompt`, a text, or `messages`")
+    assert "(got prompt: 123)" in error
+    assert "leave --tokenizer out" in bench(DEAD, "--tokenizer", tmp_path).error
+
+
+# -- kept records
+
+
+def test_records_of_a_stand_in_stay_called_so(tmp_path: Path) -> None:
+    async def stand_in(asked: Asked, wire: Wire) -> bool | None:
+        if not asked.body:
+            await wire.write(b"HTTP/1.1 200 OK\r\nserver: tuner-simulated\r\ncontent-length: 0\r\n\r\n")
+            return None
+        return await stream()(asked, wire)
+
+    with Serving(stand_in) as server:
+        done = bench(server.url, "--save-records", tmp_path / "r.npz")
+    again = bench("--from-records", tmp_path / "r.npz", model=None, small=False)
+    line = "(simulated: the server is a stand-in engine)"
+    assert done.shown.splitlines()[-1] == again.shown.splitlines()[-1] == line
 
 
 def test_usage_errors_are_spec_errors() -> None:

@@ -125,6 +125,46 @@ def test_what_cannot_be_is_one_line_with_the_rule_and_the_value(words: list[str]
     assert refusal(*words).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--load 1,2 --max-concurrency 4", "--max-concurrency is of no use beside --load"),
+        ("--load-rates 1,2 --request-rate 4", "--request-rate is of no use beside --load-rates"),
+        ("--find-max-load rate --goodput ttft:1 --request-rate 4", "--request-rate is of no use beside --find-max"),
+        ("http://h:1 --port 9", "--port is of no use beside URL; give one of them"),
+        ("http://h:1 --base-url http://h:2", "--base-url is of no use beside URL"),
+        ("--base-url http://h:2 --port 3", "--port is of no use beside --base-url"),
+        ("--ramp-up-start-rps 1", "--ramp-up-start-rps needs --ramp-up-strategy"),
+        ("--time-scale 2", "--time-scale is of --dataset-name timed_trace"),
+        ("--dataset-name timed_trace --dataset-path f --request-rate 2", "--request-rate is of no use to a trace"),
+        ("--save-detailed", "--save-detailed writes nothing by itself; give --save-result too"),
+        ("--result-filename x", "--result-filename writes nothing by itself"),
+        ("--logprobs 2 --backend openai-chat", "--logprobs is of completions"),
+        ("--beat 100 --request-rate 3", "--beat ends nothing where requests come at times of their own"),
+        ("--goodput ttft:1 tpot:2 ttft:3", "--goodput has several limits on ttft; give one"),
+        ('--extra-body {"stream":false}', "--extra-body cannot turn the stream off"),
+        ("--max-load 3", "--max-load is of --find-max-load"),
+        ("http://h:1 --from-records f --num-prompts 3", "--from-records sends nothing: URL, --num-prompts cannot"),
+        ("--from-records f --load 3", "--from-records sends nothing: --load cannot stand beside it; leave it out"),
+        ("--num-prompt-s 3", "`tuner bench` has no --num-prompt-s; did you mean --num-prompts?"),
+        ("--concurrency 3", "`tuner bench` has no --concurrency; "),
+        ("--load 1,,2", "argument --load: are separated by single commas (got 1,,2)"),
+        ("http://h:1/v1/completions", "http://h:1/v1/completions is the path of an API; give the server's URL: http://"),
+        ("http://h:1/v1/chat/completions/", "http://h:1/v1/chat/completions/ is the path of an API; give the server's "
+         "URL: http://h:1 --backend openai-chat"),
+    ],
+)  # fmt: skip
+def test_an_option_that_would_do_nothing_is_refused(words: str, message: str) -> None:
+    assert refusal(*words.split()).startswith(message)
+
+
+def test_what_is_said_anew_of_records_may_stand_beside_them() -> None:
+    given = of(
+        "--from-records", "f", "--goodput", "ttft:1", "--save-result", "--label", "x", "--metric-percentiles", "5"
+    )
+    assert given.records == Path("f")
+
+
 def test_refused_options_that_ask_for_nothing_are_passed_over() -> None:
     given = of(
         "--random-batch-size", "1", "--probe-request-rate=0.0", "--timeline-itl-thresholds", "25,50", "--seed", "3"
@@ -182,7 +222,6 @@ def test_defaults_are_those_of_vllm() -> None:
         ('--random-range-ratio {"input":0.1,"output":0.2}', {"range_ratio": 0.1, "output_range_ratio": 0.2}),
         ("--disable-shuffle --no-oversample", {"shuffle": False, "oversample": False}),
         ("--logprobs 2", {"extra_body": {"logprobs": 2}}),
-        ("--logprobs 2 --backend openai-chat", {"extra_body": {}}),
         ('--top-k 5 --extra-body {"top_k":6}', {"extra_body": {"top_k": 6}}),
         ("--ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 9", {"ramp_up": RampUp("linear", 1, 9)}),
         ("--burstiness inf", {"burstiness": math.inf}),

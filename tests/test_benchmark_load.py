@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import ssl
+import subprocess
+import sys
+import tempfile
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -143,26 +148,78 @@ def test_processes_end_when_they_are_told() -> None:
     assert measured.stopped_early
     assert {response.error for response in measured.responses} == {"the pass was stopped"}
     assert all(response.ttft for response in measured.responses)
-    assert no_children()
+    assert no_carriers()
 
 
-def test_a_client_process_that_is_killed_is_said() -> None:
-    def kill_one() -> None:
+def carriers() -> list[psutil.Process]:
+    """The client processes (the tracker that Python keeps is none)."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has just ended
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
+
+
+def kill_when(true: Callable[[], bool], count: int) -> threading.Thread:
+    """So many client processes, at that time."""
+
+    def wait() -> None:
         deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            if server.asked:
-                carriers = [c for c in psutil.Process().children() if "spawn_main" in " ".join(c.cmdline())]
-                os.kill(carriers[0].pid, signal.SIGKILL)
-                return
+        while time.monotonic() < deadline and not true():
             time.sleep(0.02)
+        for carrier in carriers()[:count]:
+            os.kill(carrier.pid, signal.SIGKILL)
 
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_a_client_process_that_is_killed_costs_what_it_carried_and_no_more() -> None:
+    async def answer(asked: Asked, wire: Wire) -> None:
+        await stream(ttft=0.0 if asked.number < 4 else 60)(asked, wire)
+
+    with Serving(answer) as server:
+        killer = kill_when(lambda: len(server.asked) == 8, 1)
+        measured = run([server.url], Client(processes=2), small(max_concurrency=4))
+        killer.join()
+    assert measured.stopped_early
+    lost = "the pass was ended, as a client process had ended by itself (was it killed, or the memory short?)"
+    assert {response.error for response in measured.responses} == {lost, ""}
+    assert 0 < measured.metrics["completed"] < 8
+    assert no_carriers()
+
+
+def test_all_client_processes_that_are_killed_are_said() -> None:
     with Serving(stream(ttft=60)) as server:
-        killer = threading.Thread(target=kill_one)
-        killer.start()
-        with pytest.raises(TunerError, match="a client process ended by itself"):
+        killer = kill_when(lambda: len(server.asked) == 8, 2)
+        with pytest.raises(TunerError, match="every client process ended by itself"):
             run([server.url], Client(processes=2))
         killer.join()
-    assert no_children()
+    assert no_carriers()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_drained_nothing_more_is_sent_and_what_is_under_way_ends(processes: int) -> None:
+    drain = threading.Event()
+    threading.Timer(1.5 if processes > 1 else 0.5, drain.set).start()
+    with Serving(stream(itl=0.5)) as server:
+        measured = run([server.url], Client(processes=processes, drain=drain), small(num_prompts=40, max_concurrency=4))
+    assert measured.stopped_early
+    assert measured.metrics["completed"] == len(server.asked) < 40
+    assert {response.error for response in measured.responses if not response.success} == {"the pass was stopped"}
+    assert no_carriers()
+
+
+def test_processes_that_end_before_they_start_measure_nothing() -> None:
+    stop = threading.Event()
+    stop.set()
+    with Serving(stream()) as server:
+        measured = run([server.url], Client(processes=2), stop=stop)
+    assert measured.stopped_early
+    assert measured.metrics["completed"] == 0
+    assert {response.queue_time for response in measured.responses} == {0.0}
 
 
 def test_a_trust_of_ones_own_stays_in_one_process() -> None:
@@ -170,14 +227,26 @@ def test_a_trust_of_ones_own_stays_in_one_process() -> None:
         run(["https://127.0.0.1:9"], Client(processes=2, tls=ssl.create_default_context()))
 
 
-def no_children() -> bool:
-    """Whether every client process is gone (the tracker that Python keeps is none)."""
+def no_carriers() -> bool:
+    """Whether every client process is gone."""
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if not [c for c in psutil.Process().children() if "spawn_main" in " ".join(c.cmdline())]:
-            return True
+    while time.monotonic() < deadline and carriers():
         time.sleep(0.05)
-    return False
+    return not carriers()
+
+
+def test_closed_standard_files_are_no_place_for_sockets() -> None:
+    code = (
+        "import os, sys; [os.close(n) for n in range(3)]\n"
+        "from tuner.benchmarks import Workload\nfrom tuner.benchmarks.streaming import Client\n"
+        "workload = Workload(num_prompts=4, input_len=5, output_len=3)\n"
+        "run = Client().run([sys.argv[1]], 'm', workload, seed=0, timeout_s=30)\n"
+        "open(sys.argv[2], 'w').write(str(run.metrics['completed']))"
+    )
+    with Serving(stream()) as server, tempfile.NamedTemporaryFile() as result:
+        words = [sys.executable, "-c", code, server.url, result.name]
+        done = subprocess.run(words, timeout=60, cwd=Path(__file__).parents[1], check=False)
+        assert (done.returncode, Path(result.name).read_text()) == (0, "4.0")
 
 
 def test_several_passes_may_run_in_threads_of_one_process() -> None:

@@ -102,6 +102,8 @@ def test_what_is_no_record_is_one_clear_line(tmp_path: Path, kind: str) -> None:
             np.savez(file, header=np.frombuffer(b'{"records": 2}', dtype=np.uint8))
     with pytest.raises(TunerError) as caught:
         read(path)
+    why = {"text": "it is no numpy archive", "empty": "it is empty", "arrays": "an archive of something else: a"}
+    assert why.get(kind, "") in str(caught.value)
     assert str(caught.value).startswith(f"{path}")
     assert "--save-records" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from tuner.engines import engine
+from tuner.engines.logged import kv_tokens, observed
+from tuner.engines.pools import starved
+from tuner.engines.tables.logged import BY_ENGINE
 from tuner.trial import Effective, KeyVerdict, Settings, SideEffect
 
 DATA = Path(__file__).parent / "data" / "engines"
@@ -247,3 +250,165 @@ def test_names_of_one_thing_are_as_asked(asked: str, effective: str) -> None:
     assert statuses(judge({"kv-cache-dtype": asked}, {"kv-cache-dtype": effective}, {}, {})) == {
         "kv-cache-dtype": "as-asked"
     }
+
+
+# --- what the log alone tells -----------------------------------------------------------------------------------
+
+
+def observed_start(name: str, version: str, log: str, replies: dict[str, str] | None = None) -> Effective:
+    return observed(BY_ENGINE[name], engine(name, version).effective(replies or {}, read(log)), read(log))
+
+
+def test_what_sglang_s_log_alone_tells() -> None:
+    values = observed_start("sglang", "0.5.17", "sglang-mtp-start.log").values
+    assert values["log.running_requests_reset"] == 48
+    assert values["log.max_running_requests"] == 48
+    assert values["log.attention_backend"] == "fa3"
+    assert values["log.kv_cache_dtype"] == "bfloat16"
+    assert values["kv-cache-tokens"] == 7930989
+
+
+def test_what_vllm_s_log_alone_tells() -> None:
+    effective = observed_start("vllm", "0.25.1", "vllm-mtp-start.log")
+    assert effective.source == "log lines"
+    assert effective.values["attention-backend"] == "FLASH_ATTN_MLA"
+    assert effective.values["log.moe_backend"] == "TRITON"
+    assert effective.values["log.graphs_captured"] == "PIECEWISE=50 (largest=512), FULL=50 (largest=512)"
+    assert effective.values["log.async_scheduling"] is True
+    assert effective.values["kv-cache-tokens"] == 7701648
+
+
+def test_the_workers_downgrade_of_graphs_goes_over_the_front_end() -> None:
+    line = (
+        "(EngineCore pid=168) WARNING 05-14 08:25:39 [compilation.py:1390] CUDAGraphMode.FULL_AND_PIECEWISE is not "
+        "supported with spec-decode for attention backend FlashInferBackend; setting cudagraph_mode=PIECEWISE\n"
+    )
+    asked = Settings("vllm", "m", {"compilation-config": {"cudagraph_mode": "FULL_AND_PIECEWISE"}})
+    front = Effective({"compilation-config": {"cudagraph_mode": [2, 1]}}, "/server_info")
+    adapter = engine("vllm", "0.32.0")
+    assert statuses(adapter.judge(asked, front)) == {"compilation-config": "as-asked"}
+    (verdict,) = adapter.judge(asked, observed(BY_ENGINE["vllm"], front, line)).verdicts
+    assert (verdict.status, verdict.effective["cudagraph_mode"]) == ("rewritten", "PIECEWISE")
+
+
+def test_the_pool_s_size_has_one_name_whoever_tells_it() -> None:
+    trt = "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 68.69 GiB for max tokens in paged KV cache (643136).\n"
+    assert observed(BY_ENGINE["tensorrt-llm"], Effective({}), trt).values["kv-cache-tokens"] == 643136
+    assert kv_tokens(vllm().values) == 233008
+    assert kv_tokens({"cache_config.num_gpu_blocks": 10, "block-size": 16}) == 160
+    assert kv_tokens(sglang("ds-mtp").values) == 7930989
+    assert kv_tokens({"max_total_num_tokens": None}) is None
+
+
+# --- the published findings -------------------------------------------------------------------------------------
+
+
+def test_the_published_dp_attention_is_a_no_op_in_0_5_3() -> None:
+    """`--tp 8 --enable-dp-attention`, as /get_server_info answers by 0.5.3's source (server_args.py)."""
+
+    def info(fraction: float, tokens: int, **own: Any) -> Effective:
+        reply = {
+            "model_path": "deepseek", "tp_size": 8, "dp_size": 1, "enable_dp_attention": False,
+            "enable_dp_lm_head": False, "mem_fraction_static": fraction, "chunked_prefill_size": 8192,
+            "schedule_conservativeness": 1.0,
+            "cuda_graph_max_bs": 512, "max_running_requests": None, "random_seed": tokens, "api_key": "k", **own,
+            "status": "ready", "max_total_num_tokens": tokens, "max_req_input_len": 163834, "version": "0.5.3",
+            "internal_states": [{"mem_fraction_static": fraction, "last_gen_throughput": 0.1, "memory_usage": {
+                "weight": 79.5, "kvcache": 45.1, "token_capacity": tokens, "cuda_graph": 2.0}}],
+        }  # fmt: skip
+        effective = engine("sglang", "0.5.3").effective({"get_server_info": json.dumps(reply)}, "")
+        return observed(BY_ENGINE["sglang"], effective, "")
+
+    adapter = engine("sglang", "0.5.3")
+    base = Settings("sglang", "deepseek", {"tp-size": 8})
+    asked = Settings("sglang", "deepseek", {"tp-size": 8, "enable-dp-attention": True})
+    found = adapter.judge(asked, info(0.881, 601_000), base, info(0.897, 629_000))
+    assert statuses(found) == {"tp-size": "as-asked", "enable-dp-attention": "ignored"}
+    assert (found.no_op, found.pools) == (True, True)
+    assert found.side_effects == (
+        SideEffect("mem-fraction-static", 0.897, 0.881, derived=True),
+        SideEffect("kv-cache-tokens", 629_000, 601_000, derived=True),
+    )
+    spec = {"speculative-algorithm": "EAGLE", "speculative-num-steps": 1, "speculative-eagle-topk": 1,
+            "speculative-num-draft-tokens": 2}  # fmt: skip
+    after = info(
+        0.882, 560_000, max_running_requests=48, **{key.replace("-", "_"): value for key, value in spec.items()}
+    )
+    mtp = adapter.judge(Settings("sglang", "deepseek", {"tp-size": 8, **spec}), after, base, info(0.897, 629_000))
+    assert not mtp.no_op
+    assert SideEffect("max-running-requests", None, 48) in mtp.side_effects
+
+
+# --- pools of another size --------------------------------------------------------------------------------------
+
+
+def starving(
+    asked: dict[str, Any], tokens: int | None, before: int | None = 1_148_200, after: float = 0.897, model: str = "m"
+) -> bool:
+    def size(number: int | None, fraction: float) -> Effective:
+        return Effective({"max_total_num_tokens": number, "mem-fraction-static": fraction})
+
+    return bool(
+        starved(Settings("sglang", model, asked), size(tokens, after), Settings("sglang", "m"), size(before, 0.897))
+    )
+
+
+def test_the_second_server_s_pool_is_no_pool() -> None:
+    second = observed_start("sglang", "0.5.17", "sglang-second-server.log")
+    base = Effective({"max_total_num_tokens": 1_148_200})
+    said = starved(Settings("sglang", "m"), second, Settings("sglang", "m"), base)
+    assert said is not None
+    assert said.startswith("the KV pool holds 37,765 tokens where its base's held 1,148,200")
+    assert "nvidia-smi" in said
+
+
+def test_a_pool_far_below_its_base_s() -> None:
+    assert starving({}, 37_765)
+    assert starving({"schedule-policy": "lpm", "max-running-requests": 64, "cuda-graph-max-bs": 512}, 37_765)
+    assert starving({"enable-dp-attention": True}, 37_765)
+    assert not starving({}, 900_000)
+    assert not starving({}, None)
+    assert not starving({}, 37_765, before=None)
+    assert not starving({}, 37_765, model="another")
+    assert not starving({}, 37_765, after=0.17)  # by the engine's own rule
+    for key in ("tp-size", "max-total-tokens", "mem-fraction-static", "dp-size", "quantization", "cpu-offload-gb"):
+        assert not starving({key: 1}, 37_765), key
+
+
+def test_nothing_is_starved_without_a_base() -> None:
+    assert starved(Settings("vllm", "m"), Effective({}), None, None) is None
+
+
+# --- side effects of one side alone -----------------------------------------------------------------------------
+
+
+def test_what_one_side_alone_reports_is_a_side_effect_where_both_were_asked_alike() -> None:
+    adapter = engine("sglang", "0.5.17")
+    before, after = (
+        Effective({"a": 1}, "/server_info"),
+        Effective({"a": 1, "log.running_requests_reset": 48}, "/server_info"),
+    )
+    settings = Settings("sglang", "m")
+    found = adapter.judge(settings, after, settings, before)
+    assert found.side_effects == (SideEffect("log.running_requests_reset", None, 48),)
+    assert not adapter.judge(settings, after, settings, Effective({"a": 1}, "log")).side_effects
+
+
+@pytest.mark.parametrize(
+    ("tokens", "effects"), [(1004, 0), (1010, 1), (1100, 1)], ids=["the same", "cannot matter", "moved"]
+)
+def test_a_profiled_size_may_move_a_little(tokens: int, effects: int) -> None:
+    settings, asked = Settings("vllm", "m"), Settings("vllm", "m", {"enable-eplb": True})
+    before = Effective({"kv-cache-tokens": 1000, "enable-eplb": False})
+    found = engine("vllm").judge(asked, Effective({"kv-cache-tokens": tokens, "enable-eplb": False}), settings, before)
+    assert len(found.side_effects) == effects
+    assert found.no_op
+    assert found.pools == (tokens < 1020)
+
+
+def test_a_switch_that_is_reported_by_another_key() -> None:
+    asked = Settings("sglang", "m", {"disable-cuda-graph": True})
+    for backend, status in (("disabled", "as-asked"), ("full", "ignored")):
+        effective = Effective({"cuda-graph-config": {"decode": {"backend": backend}}})
+        assert statuses(engine("sglang", "0.5.17").judge(asked, effective)) == {"disable-cuda-graph": status}
+    assert statuses(engine("sglang", "0.5.17").judge(asked, Effective({}))) == {"disable-cuda-graph": "unknown"}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tuner.engines import Engine, FlagError, engine, engine_of_command
 from tuner.engines.flags import Flag, Table
 from tuner.engines.tables import sglang, tensorrt_llm, vllm
+from tuner.engines.versions import number
 from tuner.errors import SpecError
 from tuner.trial import Settings, Slot
 
@@ -26,13 +27,12 @@ RELEASES = [
     ("sglang", "0.5.17"),
     ("tensorrt-llm", "1.0.0"),
 ]
-TABLES: dict[tuple[str, str], Table] = {
-    ("vllm", "0.11.0"): vllm.V0_11,
-    ("vllm", "0.32.0"): vllm.V0_32,
-    ("sglang", "0.5.3"): sglang.V0_5_3,
-    ("sglang", "0.5.17"): sglang.V0_5_17,
-    ("tensorrt-llm", "1.0.0"): tensorrt_llm.V1_0,
+BETWEEN = {
+    "vllm": ["0.11.1", "0.11.2", *(f"0.{minor}.0" for minor in range(11, 33))],
+    "sglang": [f"0.5.{patch}" for patch in range(3, 24)],
 }
+TABLE_OF = {"vllm": vllm.table, "sglang": sglang.table, "tensorrt-llm": tensorrt_llm.table}
+TABLES: dict[tuple[str, str], Table] = {(name, text): TABLE_OF[name](number(text)) for name, text in RELEASES}
 PUBLISHED = Path(__file__).parent.parent / "studies" / "deepseek-r1-h200" / "recorded.yaml"
 PUBLISHED_VERSIONS = {"vllm": "0.11.0", "sglang": "0.5.3", "tensorrt-llm": "1.0.0"}
 
@@ -361,18 +361,79 @@ def test_values_that_a_version_has_are_taken(name: str, version: str, written: d
     assert engine(name, version).canonical(written) == written
 
 
-def test_a_release_between_two_known_ones_takes_the_values_of_either() -> None:
-    for version in ("0.25.1", "0.32.0"):
-        assert engine("vllm", version).canonical({"kv-cache-dtype": "nvfp4"}) == {"kv-cache-dtype": "nvfp4"}
-    for version in ("0.11.2", "0.25.1"):
-        assert engine("vllm", version).canonical({"prefix-caching-hash-algo": "builtin"})
-        with pytest.raises(FlagError, match="not one of its values"):
-            engine("vllm", version).canonical({"kv-cache-dtype": "fp7"})
-    with pytest.raises(FlagError, match="not one of its values"):
-        engine("vllm", "0.11.2").canonical({"kv-cache-dtype": "nvfp4"})
-    assert engine("sglang", "0.5.10").canonical({"attention-backend": "dsa", "kv-cache-dtype": "bf16"})
-    with pytest.raises(FlagError, match="not one of its values"):
-        engine("sglang", "0.5.3.post1").canonical({"attention-backend": "dsa"})
+@pytest.mark.parametrize(
+    ("name", "flag", "value", "first", "last"),
+    [
+        ("vllm", "attention-backend", "FLASHMLA", "0.13.0", None),
+        ("vllm", "all2all-backend", "pplx", "0.11.1", None),
+        ("vllm", "cuda-graph-sizes", [8], None, "0.12.0"),
+        ("vllm", "swap-space", 4, None, "0.17.0"),
+        ("vllm", "optimization-level", 3, "0.12.0", None),
+        ("vllm", "kv-cache-dtype", "nvfp4", "0.20.0", None),
+        ("vllm", "kv-cache-dtype", "fp8_ds_mla", "0.11.1", None),
+        ("sglang", "cuda-graph-max-bs-decode", 8, "0.5.14", None),
+        ("sglang", "attn-dp-size", 8, "0.5.22", None),
+        ("sglang", "max-micro-batch-size", 8, None, "0.5.3"),
+        ("sglang", "attention-backend", "dsa", "0.5.13", None),
+        ("sglang", "torchao-config", "fp8wo", None, "0.5.17"),
+    ],
+)
+def test_a_flag_or_value_is_there_from_its_first_release_to_its_last(
+    name: str, flag: str, value: Any, first: str | None, last: str | None
+) -> None:
+    for version in BETWEEN[name]:
+        here = (first is None or number(version) >= number(first)) and (last is None or number(version) <= number(last))
+        if here:
+            assert engine(name, version).canonical({flag: value}) == {flag: value}
+        else:
+            with pytest.raises(FlagError):
+                engine(name, version).canonical({flag: value})
+
+
+def test_aliases_come_and_go_too() -> None:
+    for version in ("0.5.14", "0.5.19"):
+        canonical = engine("sglang", version).canonical({"cuda-graph-max-bs": 8})
+        assert canonical == {"cuda-graph-max-bs-decode": 8}
+    assert engine("sglang", "0.5.13").canonical({"cuda-graph-max-bs": 8}) == {"cuda-graph-max-bs": 8}
+    with pytest.raises(FlagError, match="--cuda-graph-max-bs-decode"):
+        engine("sglang", "0.5.20").canonical({"cuda-graph-max-bs": 8})
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "flag", "said"),
+    [
+        ("vllm", "0.12.0", "attention-backend", "environment variable VLLM_ATTENTION_BACKEND"),
+        ("vllm", "0.13.0", "cuda-graph-sizes", "--cudagraph-capture-sizes"),
+        ("vllm", "0.11.0", "cudagraph-capture-sizes", "--cuda-graph-sizes"),
+        ("vllm", "0.16.0", "linear-backend", "it came with vLLM 0."),
+        ("vllm", "0.30.0", "disable-frontend-multiprocessing", "it went with vLLM 0."),
+        ("sglang", "0.5.3", "cuda-graph-max-bs-decode", "it is --cuda-graph-max-bs here"),
+        ("sglang", "0.5.3", "pp-max-micro-batch-size", "it is --max-micro-batch-size here"),
+        ("sglang", "0.5.21", "attn-dp-size", "--dp-size with --enable-dp-attention"),
+        ("sglang", "0.5.20", "enable-breakable-cuda-graph", "--cuda-graph-backend-prefill"),
+        ("sglang", "0.5.5", "dsa-prefill-backend", "it is --nsa-prefill-backend here"),
+        ("tensorrt-llm", "1.0.0", "tool_parser", "it came with TensorRT-LLM 1.2"),
+    ],
+)
+def test_a_flag_of_another_release_is_refused_with_its_name_in_this_one(
+    name: str, version: str, flag: str, said: str
+) -> None:
+    with pytest.raises(FlagError, match="does not have this flag") as refused:
+        engine(name, version).canonical({flag: 1})
+    assert said in refused.value.way_out
+
+
+def test_booleans_got_their_negative_form_in_one_release() -> None:
+    assert engine("sglang", "0.5.22").canonical({"enable-tf32-matmul": False}) == {"enable-tf32-matmul": None}
+    argv = engine("sglang", "0.5.23").launch(Settings("sglang", "X", {"enable-tf32-matmul": False}), SLOT).argv
+    assert argv[-1] == "--no-enable-tf32-matmul"
+
+
+def test_a_variable_that_a_release_no_longer_reads_is_noticed() -> None:
+    settings = Settings("vllm", "X", {}, {"VLLM_ATTENTION_BACKEND": "FLASHMLA"})
+    assert not engine("vllm", "0.14.0").notices(settings)
+    (notice,) = engine("vllm", "0.15.0").notices(settings)
+    assert (notice.rule, "--attention-backend" in notice.text) == ("variable-not-read", True)
 
 
 @pytest.mark.parametrize(("flag", "value"), [("api-key", "sk-abc"), ("--api_key", "sk-abc"), ("hf-token", "sk-abc")])
@@ -394,16 +455,17 @@ def test_a_secret_is_refused_and_not_repeated(flag: str, value: str) -> None:
     ("name", "version", "table"),
     [
         ("vllm", "0.11.0.post2", "vLLM 0.11"),
-        ("vllm", "0.25.1", "vLLM 0.11"),
-        ("vllm", "v0.32.3+cpu", "vLLM 0.32"),
+        ("vllm", "0.25.1", "vLLM 0.25.1"),
+        ("vllm", "v0.32.3+cpu", "vLLM 0.32.3"),
         ("vllm", None, "vLLM 0.32"),
         ("sglang", "0.5.3", "SGLang 0.5.3"),
         ("sglang", "0.5.3.post1", "SGLang 0.5.3"),
-        ("sglang", "0.5.23", "SGLang 0.5.17"),
-        ("tensorrt-llm", "1.2.0rc5", "TensorRT-LLM 1.0"),
+        ("sglang", "0.5.23", "SGLang 0.5.23"),
+        ("sglang", "0.5.99", "SGLang 0.5.99"),
+        ("tensorrt-llm", "1.2.0rc5", "TensorRT-LLM 1.2"),
     ],
 )
-def test_a_release_is_read_by_the_nearest_table_at_or_below(name: str, version: str | None, table: str) -> None:
+def test_a_release_is_read_by_its_own_table(name: str, version: str | None, table: str) -> None:
     adapter = engine(name, version)
     with pytest.raises(FlagError, match=table):
         adapter.canonical({"no-such-flag-at-all": 1})
@@ -511,7 +573,7 @@ def test_gpus_of_one_replica(name: str, asked: dict[str, Any], gpus: int) -> Non
             "0.11.0",
             {"async-scheduling": True, "speculative-config": {"method": "mtp"}},
             None,
-            {"async-scheduling-refused"},
+            {"async-with-speculation"},
         ),
         ("vllm", "0.11.0", {"async-scheduling": True}, None, set()),
         ("vllm", "0.32.0", {"async-scheduling": True}, None, {"async-scheduling-default"}),

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,14 @@ from tuner.executors import Job
 from tuner.launchers import Identity, launcher
 from tuner.node.locks import free_port
 from tuner.search import CONFIRM
+from tuner.search import records as records_of_trials
 from tuner.server import serve
 from tuner.spec import BenchmarkSpec
 from tuner.trial import Configuration, Failure, Measurement, Outcome, Settings, Slot
 
 pytestmark = pytest.mark.slow
 
+SECRETS = {"HF_TOKEN": "hf_verysecret1", "MY_API_KEY": "not-by-its-form-7", "WANDB_API_KEY": "aaaabbbbccccdddd"}
 WORKLOAD = Workload("all", num_prompts=12, input_len=24, output_len=6, seed=3)
 PLAIN = Settings("sglang", "simulated/tiny", {"tp-size": 8})
 
@@ -83,6 +86,7 @@ def test_every_request_of_every_pass_is_kept(folder: Path) -> None:
         run, workload, model = records.read(folder / "records" / f"all-{number}.npz")
         assert run.metrics == pytest.approx(repeat)
         assert (workload, model) == (WORKLOAD, "simulated/tiny")
+        assert run.facts["simulated"]
         assert [len(response.itls) for response in run.responses] == [5] * 12
 
 
@@ -115,7 +119,7 @@ def test_a_no_op_is_recognised_against_its_base(folder: Path) -> None:
     assert outcome.effective is not None
     assert outcome.effective.no_op
     assert outcome.effective.pools
-    assert {effect.key for effect in outcome.effective.side_effects} <= {"mem-fraction-static"}
+    assert {effect.key for effect in outcome.effective.side_effects} <= {"mem-fraction-static", "kv-cache-tokens"}
 
 
 def test_another_version_than_claimed_is_refused(folder: Path) -> None:
@@ -227,3 +231,44 @@ def test_the_bench_command_says_that_a_stand_in_is_one(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Successful requests:                     4" in done.stdout
     assert done.stdout.splitlines()[-1] == "(simulated: the server is a stand-in engine)"
+
+
+# --- what keeps a measurement from counting, and what is never kept ---------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [{}, {"schedule-policy": "lpm"}, {"enable-dp-attention": True}])
+def test_a_pool_far_below_the_base_s_is_invalid_and_not_slow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    base = Bench(folder, repeats=1).run()
+    assert base.effective is not None
+    assert base.effective.values["kv-cache-tokens"] > 1_000_000
+    monkeypatch.setenv("TUNER_FAKE_FAULT", "memory-held=37765")
+    settings = replace(PLAIN, args={**PLAIN.args, **asked})
+    outcome = Bench(folder, repeats=1).run(settings, base=PLAIN, base_effective=base.effective)
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.failure.hop) == ("invalid-measurement", "effective")
+    assert outcome.failure.message.startswith("the KV pool holds 37,765 tokens where its base's held ")
+    assert outcome.measurement is None
+
+
+def test_a_small_pool_that_was_asked_for_counts(folder: Path) -> None:
+    base = Bench(folder, repeats=1).run()
+    settings = replace(PLAIN, args={**PLAIN.args, "max-total-tokens": 40_000})
+    outcome = Bench(folder, repeats=1).run(settings, base=PLAIN, base_effective=base.effective)
+    assert outcome.failure is None
+    assert outcome.measurement is not None
+
+
+def test_secrets_reach_the_server_and_nothing_that_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TUNER_FAKE_FAULT", "leak")
+    outcome = Bench(folder, repeats=1).run()
+    said = (folder / "server.log").read_text()
+    assert all(value in said for value in SECRETS.values())
+    assert outcome.failure is not None
+    assert "401 Client Error" in outcome.failure.message
+    stored = json.dumps(records_of_trials.dump_outcome(outcome)) + str(outcome.failure) + repr(outcome)
+    assert not [value for value in SECRETS.values() if value in stored]
+    assert outcome.failure.kind == "model-gated"

@@ -45,6 +45,11 @@ def test_ttft_from_the_write_connections_and_queue() -> None:
     assert found["max_client_queue_ms"] == pytest.approx(100)
 
 
+def test_a_wait_longer_than_the_run_has_no_meaning() -> None:
+    found = honest([answer(100.0, 0.2, [0.1], queue_time=15_796.0), answer(100.0, 0.2, [0.1], queue_time=0.2)], 1.0, {})
+    assert found["max_client_queue_ms"] == pytest.approx(200)
+
+
 def test_in_flight_are_all_that_were_sent_and_not_over() -> None:
     responses = [
         answer(1.0, 0.1, [0.9], end=1.0),

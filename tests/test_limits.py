@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import random
 from dataclasses import replace
-from typing import Any
+from itertools import accumulate
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -12,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.servers import Serving, stream
 from tests.test_testing_engine import MODEL, serving
-from tuner.benchmarks import Response, Run, Workload
-from tuner.benchmarks.limits import client_why, limited_by, server_queue
+from tuner.benchmarks import RampUp, Response, Run, Workload
+from tuner.benchmarks.limits import What, client_why, limited_by, server_queue
 from tuner.benchmarks.metrics import measure
 from tuner.benchmarks.scrape import Beside
 from tuner.benchmarks.streaming import Client
@@ -116,7 +118,7 @@ def test_arrivals_that_the_server_keeps_up_with_are_the_limit() -> None:
     assert "10 requests per second" in limit.why
     slow = limited_by(ran(served(starts, 6), offered_rate=10.0), paced)  # 6 / 1.2 s = 5 requests per second
     assert slow.what == "server"
-    assert slow.why == "10 requests per second came, 5 were answered"
+    assert slow.why == "10 requests per second came, about 5 were answered"
 
 
 def test_paced_requests_that_wait_for_a_place_in_the_client() -> None:
@@ -139,8 +141,93 @@ def test_a_closed_loop_that_is_answered_at_once_is_limited_by_itself() -> None:
     limit = limited_by(ran([replace(r, ttft=0.01) for r in quick]), workload)
     assert limit.what == "concurrency"
     assert "8 requests were in flight at a time" in limit.why
-    waiting = [replace(r, ttft=r.latency * 0.6) for r in quick]
-    assert limited_by(ran(waiting), workload).what == "server"
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 5])
+@pytest.mark.parametrize(("ttft", "ttft_text"), [(1.0, 0.0), (0.001, 1.0)])
+def test_first_tokens_that_take_long_for_all_alike_are_no_queue(
+    concurrency: int, ttft: float, ttft_text: float
+) -> None:
+    """Whether a role comes at once, and text later, makes no difference."""
+    workload = replace(BURST, num_prompts=60, max_concurrency=concurrency)
+    same = [replace(r, ttft=ttft, ttft_text=ttft_text) for r in closed_loop(concurrency, 60, concurrency)]
+    limit = limited_by(ran(same), workload)
+    assert limit.what == "concurrency"
+    assert limit.why.startswith("1 request was in flight" if concurrency == 1 else f"{concurrency} requests were in")
+
+
+@pytest.mark.parametrize("role", [False, True])
+@pytest.mark.parametrize("running", [2, 4, 6])
+def test_requests_of_a_closed_loop_that_wait_in_the_server(running: int, role: bool) -> None:
+    waiting = closed_loop(8, 80, running)
+    if role:
+        waiting = [replace(r, ttft=0.001, ttft_text=r.ttft) for r in waiting]
+    limit = limited_by(ran(waiting), replace(BURST, num_prompts=80, max_concurrency=8))
+    assert limit.what == "server"
+
+
+def test_long_prompts_that_take_longer_than_short_ones_do_not_wait() -> None:
+    loop = closed_loop(8, 80, 8)
+    drawn = [replace(r, prompt_len=10 + 10 * (n % 9), ttft=0.1 * (1 + n % 9)) for n, r in enumerate(loop)]
+    assert limited_by(ran(drawn), replace(BURST, num_prompts=80, max_concurrency=8)).what == "concurrency"
+
+
+RAMP = replace(BURST, num_prompts=6, request_rate=None, ramp_up=RampUp("linear", 5.0, 20.0))
+
+
+def test_a_run_too_short_to_say_what_the_server_keeps_up_with() -> None:
+    ramp = [0.0, 0.15, 0.27, 0.37, 0.46, 0.54]
+    limit = limited_by(ran(served(ramp, 6), offered_rate=11.1), RAMP)
+    assert limit.what == "unknown"
+    assert limit.why.startswith("6 requests came within 0.54 s, and one takes 1.2 s: too few")
+    one = limited_by(ran(served([0.0], 6), offered_rate=11.1), replace(RAMP, num_prompts=1))
+    assert (one.what, one.why.split(" came")[0]) == ("unknown", "1 request")
+
+
+def test_the_tail_of_a_paced_run_is_not_what_the_server_does() -> None:
+    """Ten per second for 4 s, each answered in 1.2 s: 40 in 5.2 s are 7.7 per second, and yet it kept up."""
+    paced = replace(BURST, request_rate=10.0)
+    starts = [number / 10 for number in range(1, 41)]
+    assert limited_by(ran(served(starts, 100), offered_rate=10.0), paced).what == "arrival-rate"
+    assert limited_by(ran(served(starts, 2), offered_rate=10.0), paced).what == "server"
+
+
+def test_a_ramp_that_the_server_only_falls_behind_in_the_end() -> None:
+    due = list(accumulate(1 / (2 + 18 * n / 200) for n in range(200)))  # 2 to 20 per second in 25 s
+    workload = replace(RAMP, num_prompts=200)
+    assert limited_by(ran(served(due, 30)), workload).what == "arrival-rate"
+    behind = limited_by(ran(served(due, 10)), workload)  # 8.3 per second
+    assert behind.what == "server"
+
+
+@pytest.mark.parametrize(("rate", "seed"), [(10.0, seed) for seed in range(5)])
+def test_chance_in_arrivals_and_lengths_is_not_falling_behind(rate: float, seed: int) -> None:
+    chance = random.Random(seed)
+    due = list(accumulate(chance.expovariate(rate) for _ in range(300)))
+    drawn = [replace(r, latency=r.latency * chance.uniform(0.2, 2), end=0.0) for r in served(due, 300)]
+    assert limited_by(ran(drawn), replace(BURST, num_prompts=300, request_rate=rate)).what == "arrival-rate"
+    assert limited_by(ran(served(due, 6)), replace(BURST, num_prompts=300, request_rate=rate)).what == "server"
+
+
+def test_a_server_that_refuses_or_dies_is_no_limit() -> None:
+    good = served([0.0] * 50, 50)
+    refused = [Response(False, 100.0, end=0.01, failure="overloaded", error="HTTP 429")] * 150
+    limit = limited_by(ran([*good, *refused]), BURST)
+    assert (limit.what, limit.why) == ("failures", "150 of 200 requests failed: 150 x overloaded: HTTP 429")
+    one = limited_by(ran([*served([0.0] * 199, 199), *refused[:1]]), BURST)
+    assert one.what == "server"
+    late = [Response(False, 100.0, end=60.0, failure="unfinished", error="the pass had not ended")] * 150
+    assert limited_by(ran([*good, *late], timed_out=True), BURST).what == "failures"
+
+
+def test_runs_that_were_ended_early() -> None:
+    """The one while tokens came, the other since none came any more."""
+    cut = [Response(False, 100.0, 0.2, (0.02,) * 10, 1.2, failure="unfinished")] * 100
+    run = replace(ran([*served([0.0] * 100, 100), *cut]), stopped_early=True)
+    assert limited_by(run, BURST).what == "unknown"
+    hung = limited_by(replace(run, duration=40.0), BURST)
+    assert hung.what == "failures"
+    assert "nothing came from the server in the last 38.8 s" in hung.why
 
 
 @pytest.mark.parametrize(
@@ -168,6 +255,15 @@ def test_late_sends_are_the_client_s_only_where_nothing_else_holds_requests_back
     assert client_why(ran(late), replace(BURST, max_concurrency=50)) == ""
 
 
+def test_waits_longer_than_the_run_and_of_runs_without_an_answer_have_no_meaning() -> None:
+    odd = served([0.0] * 200, 200, queue_time=15_796.983)
+    assert client_why(ran(odd), BURST) == ""
+    failed = [Response(False, 100.0, end=0.004, queue_time=0.2, failure="broken", error="reset")] * 200
+    run = Run(measure(failed, 0.3), tuple(failed), 0.3, facts={"client_cpu_s": 0.3, "loop_lag_mean_ms": 200.0})
+    assert client_why(run, BURST) == ""
+    assert limited_by(run, BURST).what == "failures"
+
+
 @given(
     st.lists(st.floats(0.0, 5.0), min_size=1, max_size=30),
     st.integers(1, 30),
@@ -180,12 +276,20 @@ def test_every_run_has_a_limit_with_a_reason(
     starts: list[float], running: int, facts: dict[str, float], workload: Workload
 ) -> None:
     limit = limited_by(ran(served(starts, running), **facts), workload)
-    assert limit.what in ("server", "arrival-rate", "concurrency", "client")
+    assert limit.what in get_args(What)
     assert limit.why
     assert limited_by(Run({}), workload).what == "server"
 
 
 # --- over sockets
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_a_real_server_that_takes_as_long_for_every_first_token(concurrency: int) -> None:
+    workload = Workload(num_prompts=12, input_len=5, output_len=5, max_concurrency=concurrency)
+    with Serving(stream(ttft=0.1, itl=0.005)) as server:
+        run = Client().run([server.url], "m", workload, seed=0, timeout_s=60)
+    assert limited_by(run, workload).what in ("concurrency", "client")
 
 
 def test_a_real_run_at_a_rate_far_below_what_the_server_does() -> None:

@@ -260,7 +260,7 @@ def test_a_changed_workload_starts_anew(study: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        ("oom", "out-of-memory"),
+        ("oom", "out-of-memory-graphs"),
         ("exit=3", "crash"),
         ("die-after=4", "crash-under-load"),
         ("err500=0.5", "invalid-measurement"),

@@ -303,6 +303,33 @@ def test_a_space_is_read_by_itself_by_path_or_name(tmp_path: Path) -> None:
         spec.load_space(tmp_path / "mine.yaml")
 
 
+def test_what_a_version_does_not_have_is_left_out_where_the_space_says_so(tmp_path: Path) -> None:
+    options = """{default: {},
+      graphs: {vllm: {args-where-known: {cuda-graph-sizes: [64], max-cudagraph-capture-size: 64}}},
+      kernel: {vllm: {args-where-known: {attention-backend: FLASHMLA},
+                      env-where-known: {VLLM_ATTENTION_BACKEND: FLASHMLA}}},
+      moe: {vllm: {args-where-known: {moe-backend: triton}}}}"""
+    space = f"stages: [{{name: s, options: {options}}}]\n"
+    made = {}
+    for version in ("0.11.0", "0.32.0"):
+        write(tmp_path, SMALL + f"engines: {{vllm: {{version: {version}}}}}\n", space)
+        study = spec.load(tmp_path)
+        made[version] = {option.name: option.engines.get("vllm") for option in study.space.stages[0].options}
+        told = [] if version == "0.32.0" else ["vllm 0.11.0 does not take moe-backend 'triton'"]
+        assert [note.partition(": ")[2] for note in study.notes] == told
+    assert made["0.11.0"] == {
+        "default": None,
+        "graphs": Changes({"cuda-graph-sizes": [64]}),
+        "kernel": Changes({}, {"VLLM_ATTENTION_BACKEND": "FLASHMLA"}),
+    }
+    assert made["0.32.0"] == {
+        "default": None,
+        "graphs": Changes({"max-cudagraph-capture-size": 64}),
+        "kernel": Changes({"attention-backend": "FLASHMLA"}),
+        "moe": Changes({"moe-backend": "triton"}),
+    }
+
+
 def test_the_published_study_loads() -> None:
     study = spec.load(ROOT / "studies" / "deepseek-r1-h200")
     assert [stage.name for stage in study.space.stages] == ["engine", "parallelism", "torch-compile", "speculative"]

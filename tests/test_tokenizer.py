@@ -226,3 +226,19 @@ def test_a_hub_that_cannot_be_reached_holds_nobody_up(tmp_path: Path) -> None:
         assert time.monotonic() - began < 60
     assert told.startswith("org/model: there is no such file, and the hub cannot be reached (got no answer within 1 s)")
     assert "leave `tokenizer` out" in told
+
+
+@pytest.mark.slow
+def test_a_hub_without_the_model_or_without_anybody_is_told_in_seconds_and_one_line(tmp_path: Path) -> None:
+    """Not after the five tries of its own client, of which each is told on the terminal."""
+    began = time.monotonic()
+    environment = {key: value for key, value in os.environ.items() if "proxy" not in key.lower()}
+    command = [sys.executable, "-m", "tuner", "bench", "http://127.0.0.1:9", "--tokenizer", "nobody/nothing"]
+    with hub() as address:
+        for endpoint, told in ((address, "no such model on the hub"), ("http://127.0.0.1:9", "cannot be reached")):
+            settings = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+            done = subprocess.run(command, env=environment | settings, capture_output=True, text=True, timeout=120)
+            assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+            assert told in done.stderr
+            assert "--tokenizer" in done.stderr
+    assert time.monotonic() - began < 30

@@ -57,6 +57,28 @@ def test_one_failed_request_is_one_too_many() -> None:
     assert verdict.message == "7 of 10 requests succeeded: 2 x HTTP 500; 1 x reset"
 
 
+def test_of_a_run_in_which_nothing_succeeded_only_why() -> None:
+    refused = [Response(False, 1.0, end=0.002, queue_time=0.3, failure="connect", error="refused")] * 10
+    run = passed(refused, 0.002, client_cpu_s=0.002, loop_lag_ms=500.0, loop_lag_mean_ms=500.0, timed_out=True)
+    (verdict,) = check(run, WORKLOAD)
+    assert (verdict.check, verdict.valid) == ("success-rate", False)
+    assert verdict.message == "0 of 10 requests succeeded: 10 x connect: refused"
+    (verdict,) = check(replace(passed([Response(False)] * 10, 0.0), stopped_early=True), WORKLOAD)
+    assert verdict.message == "0 of 10 requests succeeded"
+    (verdict,) = check(aggregate([run]), WORKLOAD)
+    assert verdict.message == "0 of 10 requests succeeded"
+
+
+def test_of_a_run_that_could_not_win_only_its_bound() -> None:
+    cut = [*answers(3), *[Response(False, 1.0, failure="unfinished", error="ended")] * 7]
+    run = replace(passed(cut, loop_lag_ms=500.0), stopped_early=True, bound=123.45)
+    (verdict,) = check(run, WORKLOAD)
+    assert (verdict.check, verdict.valid) == ("stopped-early", False)
+    assert "123.5 tokens per second is the most it could have reached, a bound and no result" in verdict.message
+    (verdict,) = check(replace(passed([Response(False)] * 10), stopped_early=True, bound=0.0), WORKLOAD)
+    assert verdict.check == "stopped-early"
+
+
 def test_recorded_metrics_are_checked_by_what_is_there() -> None:
     assert check(Measurement(PUBLISHED), SHAREGPT) == ()
     assert check(Measurement({"total_token_throughput": 5000.0}), SHAREGPT) == ()
@@ -252,7 +274,7 @@ def test_a_stall_is_no_longer_than_until_the_first_tokens_of_a_run() -> None:
     assert found(passed(late, 32.0), workload) == {"start-stall": True}
     early = [*answers(5), *late[5:]]
     assert found(passed(early, 32.0), workload) == {}
-    assert found(passed(late, 32.0), replace(workload, request_rate=50.0)) == {"arrival-limited": True}
+    assert found(passed(late, 32.0), replace(workload, request_rate=50.0)) == {}
 
 
 def test_classes_of_failures_with_their_commonest_error() -> None:

@@ -93,6 +93,7 @@ class Archive:
             base_effective=self._effective(base),
             threshold=decision.threshold,
             verbatim=decision.phase == CONFIRM,
+            after=self._after(configuration),
         )
 
     def finish(self, job: Job, outcome: Outcome) -> None:
@@ -227,6 +228,11 @@ class Archive:
         if identity(decision.configuration) not in chosen:
             return ()
         return tuple(self.spec.workloads[name] for name in self.spec.compare_on)
+
+    def _after(self, configuration: Configuration) -> tuple[str, ...]:
+        """How earlier launches of it failed."""
+        launched = self.spec.space.trials_of(configuration, self.trials())
+        return tuple(trial.failure.kind for trial in launched if trial.failure is not None)
 
     def _effective(self, configuration: Configuration | None) -> Any:
         """The base's effective configuration as last read."""

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from tuner.descriptors import open_standard_files
 from tuner.errors import TunerError
 
 # Everything but typer is imported by the command that needs it: `tuner --help` answers at once.
@@ -42,6 +43,7 @@ Method = Annotated[
 
 def main() -> None:
     """The `tuner` command."""
+    open_standard_files()
     raise SystemExit(_run(sys.argv[1:]))
 
 
@@ -62,7 +64,6 @@ def _run(arguments: list[str]) -> int:
         _say("tuner: interrupted")
         return 130
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered is not tried again
         if not isinstance(error, BrokenPipeError):
             _say(f"tuner: error: the output cannot be written: {error.strerror or error}")
         return 1
@@ -178,11 +179,11 @@ def replay(study: Study, method: Method = None) -> None:
 
 @app.command()
 def spaces() -> None:
-    """List the search spaces shipped with the tuner."""
-    from tuner.locate import shipped
+    """List the search spaces shipped with the tuner: name, what it is for, file."""
+    from tuner.locate import about, shipped
 
     for name, path in sorted(shipped().items()):
-        _show(f"{name}\t{path}")
+        _show(f"{name}\t{about(path)}\t{path}")
 
 
 _AS_THEY_ARE = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -191,9 +192,13 @@ _AS_THEY_ARE = {"allow_extra_args": True, "ignore_unknown_options": True, "allow
 @app.command(add_help_option=False, context_settings=_AS_THEY_ARE)
 def bench(context: typer.Context) -> int:
     """Load one endpoint and print the block that `vllm bench serve` prints."""
-    from tuner import benching
+    try:
+        from tuner import benching
 
-    return benching.bench(context.args, say=_say, show=_show)  # parsed there: see tuner.benching.options
+        return benching.bench(context.args, say=_say, show=_show)  # parsed there: see tuner.benching.options
+    except KeyboardInterrupt:  # typer would end without a word
+        _say("tuner: interrupted")
+        return 130
 
 
 def _say(text: str) -> None:
@@ -204,7 +209,11 @@ def _say(text: str) -> None:
 
 def _show(text: Any) -> None:
     """A result."""
-    print(text, flush=True)
+    try:
+        print(text, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered is not tried again
+        raise
 
 
 if __name__ == "__main__":

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import httpx
 
 from tuner.benchmarks import Benchmark, Run, Workload, records
 from tuner.benchmarks.metrics import aggregate
@@ -21,6 +20,8 @@ from tuner.errors import TunerError
 from tuner.executors import Job
 from tuner.launchers import Identity, Launcher
 from tuner.node import gpu
+from tuner.reading import read_effective, starving, version_mismatch
+from tuner.redaction import known, scrubbed
 from tuner.server import LaunchFailed, Limits, Server, serve
 from tuner.spec import BenchmarkSpec
 from tuner.trial import Effective, Failure, Launch, Measurement, Outcome, Slot, Verdict, shell
@@ -30,9 +31,13 @@ logger = logging.getLogger(__name__)
 # Warm-up passes use prompts that no measured pass sees.
 _WARM_UP_SEED = 1_000_000
 _MOST_WARM_UPS = 4
-_PROBE_TIMEOUT_S = 10.0
 # No token of any of the requests under way for that long: longer than any prefill that a benchmark waits for.
 HANG_S = 300.0
+# Where what is compiled at the first use is kept: vLLM, Triton, torch, FlashInfer, DeepGEMM.
+_CACHES = (
+    "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR",
+    "FLASHINFER_WORKSPACE_BASE", "SGLANG_DG_CACHE_DIR", "DG_JIT_CACHE_DIR",
+)  # fmt: skip
 RECORDS = "records"  # the folder of them in a trial's own
 
 
@@ -67,6 +72,8 @@ class _Findings:
         """The records of a pass. That they cannot be kept is no reason to lose what was measured."""
         if self.records is None:
             return
+        simulated = self.effective is not None and bool(self.effective.values.get("simulated"))
+        run = replace(run, facts={**run.facts, "simulated": True}) if simulated else run
         try:
             records.write(self.records / f"{workload.name}-{repeat + 1}.npz", run, workload, model)
         except TunerError as error:
@@ -89,7 +96,7 @@ def evaluate(
         NodeSick: the node cannot go on.
         StorageError: the server's identity could not be recorded (nothing is left running).
     """
-    launch = _lent(place.engine.launch(job.settings, slot, reading=not job.verbatim), place, job)
+    launch = _lent(place.engine.launch(job.settings, slot, reading=not job.verbatim), place, job, slot)
     found = _Findings(records=slot.folder / RECORDS if place.benchmark.records else None)
     try:
         with _server(launch, place, slot, record, stop, notify) as server:
@@ -97,7 +104,7 @@ def evaluate(
             _use(server, job, place, stop, notify, found)
     except LaunchFailed as failed:
         found.failure, found.timings = failed.failure, {**failed.timings, **found.timings}
-    return Outcome(
+    outcome = Outcome(
         measurement=found.measurement,
         failure=found.failure,
         effective=found.effective,
@@ -107,6 +114,7 @@ def evaluate(
         fingerprint=launch.fingerprint,
         notes=tuple(found.notes),
     )
+    return scrubbed(outcome, known({**os.environ, **launch.env, **launch.own_env}))
 
 
 def _measure(
@@ -176,11 +184,13 @@ def _use(
 ) -> None:
     """Everything between ready and stop."""
     with _timed(found.timings, "effective"):
-        found.effective = read_effective(server, job, place)
+        found.effective = read_effective(server, job, place.engine)
     if not server.proven:
         found.notes.append("the listener could not be proven to be this server's")
-    if failure := _version_mismatch(place, found.effective):
-        found.failure = failure
+    found.failure = version_mismatch(place.engine.name, place.version, found.effective) or starving(
+        job, found.effective
+    )
+    if found.failure is not None:
         return
     found.measurement, found.failure = _measure(server, job.workload, place, stop, notify, found)
     if found.measurement is not None:
@@ -206,22 +216,6 @@ def _compare(
         if failure is not None and not server.alive():
             found.comparisons |= {other.name: failure for other in workloads if other.name not in found.comparisons}
             return
-
-
-def read_effective(server: Server, job: Job, place: Place) -> Effective:
-    """Ask the running engine what it really does, and judge it against what was asked."""
-    replies: dict[str, str] = {}
-    with httpx.Client(base_url=server.url, timeout=_PROBE_TIMEOUT_S, trust_env=False) as client:
-        for probe in place.engine.probes():
-            try:
-                reply = client.get(probe.path)
-            except httpx.HTTPError as error:
-                logger.info("%s did not answer: %s", probe.path, error)
-                continue
-            if reply.status_code == 200:
-                replies[probe.name] = reply.text
-    effective = place.engine.effective(replies, server.log_text())
-    return place.engine.judge(job.settings, effective, job.base, job.base_effective)
 
 
 def _warm_up(
@@ -289,27 +283,12 @@ def _interrupted(stop: threading.Event) -> Failure | None:
     return Failure("interrupted", "stopped by request", hop="benchmark") if stop.is_set() else None
 
 
-def _version_mismatch(place: Place, effective: Effective) -> Failure | None:
-    """The study's version is a claim, the engine's own answer the truth. They must agree as far as the claim goes."""
-    claimed, found = place.version, effective.version
-    if claimed is None or found is None or _agrees(claimed, found):
-        return None
-    return Failure(
-        "version-mismatch",
-        f"the study says {place.engine.name} {claimed}, the running engine says {found}; "
-        f"write engines.{place.engine.name}.version: {found}, or start the version meant",
-        hop="effective",
-    )
-
-
-def _agrees(claimed: str, found: str) -> bool:
-    """`0.11` agrees with `0.11.0+cpu`, `0.11.0` with `0.11.0.post2`."""
-    wanted, actual = claimed.lstrip("v").split("."), found.lstrip("v").split("+")[0].split(".")
-    return actual[: len(wanted)] == wanted
-
-
-def _lent(launch: Launch, place: Place, job: Job) -> Launch:
-    """The launch with the GPUs it may see; that is the slot's matter and no part of the command."""
+def _lent(launch: Launch, place: Place, job: Job, slot: Slot) -> Launch:
+    """The launch with the GPUs it may see, that is the slot's matter and no part of the command; and with caches of
+    its own after one that broken ones ended."""
+    if "cache-poisoned" in job.after and not job.verbatim:
+        caches = {name: str(slot.folder / "caches" / name.lower()) for name in _CACHES if name not in launch.env}
+        launch = replace(launch, own_env={**launch.own_env, **caches})
     if not place.gpus:
         return launch
     wanted = place.gpus[: place.engine.gpus(job.settings) * job.settings.replicas]

@@ -18,3 +18,9 @@ def shipped() -> Mapping[str, Path]:
     """The file of every shipped search space by its name, sorted."""
     found = folder()
     return {path.stem: path for path in sorted(found.glob("*.yaml"))} if found else {}
+
+
+def about(space: Path) -> str:
+    """What a search space is for: the first line of its first comment."""
+    first = space.read_text(encoding="utf-8").partition("\n")[0]
+    return first.removeprefix("#").strip() if first.startswith("#") else ""

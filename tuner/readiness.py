@@ -6,7 +6,7 @@ import codecs
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field, replace
@@ -14,13 +14,14 @@ from pathlib import Path
 
 from tuner.asking import Asker, Limits, Ready
 from tuner.engines import Engine, logs
+from tuner.engines.sieve import sieve
 from tuner.launchers import Handle
 from tuner.trial import Failure, Launch
 
 logger = logging.getLogger(__name__)
 
 TAIL_BYTES = 16_384
-_DIAGNOSIS_BYTES = 1_048_576
+_PIECE_BYTES = 1_048_576
 _SETTLE_S = 2.0
 FIRST_COMPLETION = "waiting for a first completion"
 
@@ -62,6 +63,16 @@ class LogTail:
         end = self.size()
         return _lines(self._bytes(max(self._start, end - size)).decode(errors="replace"))
 
+    def pieces(self) -> Iterator[bytes]:
+        """All that was written, from the start."""
+        try:
+            with self.path.open("rb") as log:
+                log.seek(self._start)
+                while piece := log.read(_PIECE_BYTES):
+                    yield piece
+        except FileNotFoundError:
+            return
+
     def size(self) -> int:
         return self.path.stat().st_size if self.path.exists() else 0
 
@@ -69,7 +80,7 @@ class LogTail:
         try:
             with self.path.open("rb") as log:
                 log.seek(start)
-                return log.read(4 * _DIAGNOSIS_BYTES)
+                return log.read(4 * _PIECE_BYTES)
         except FileNotFoundError:
             return b""
 
@@ -107,8 +118,11 @@ def wait_until_ready(
 
 
 def diagnose(engine: Engine, log: LogTail, returncode: int | None) -> Failure | None:
-    """The cause that the whole log shows, with the end of the log."""
-    failure = engine.failure(log.tail(_DIAGNOSIS_BYTES), returncode)
+    """The cause that the whole log shows, however long it is, where it stands, and the lines around it."""
+    sieved = sieve(log.pieces())
+    failure = engine.failure(sieved.text, returncode)
+    if failure is not None and failure.line is not None:
+        failure = replace(failure, line=sieved.number(failure.line))
     if failure is None and returncode is not None:
         last = logs.last_line(log.tail()) or "nothing"
         failure = Failure("crash", f"the server ended with exit code {returncode}; its last line: {last}")

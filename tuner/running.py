@@ -21,6 +21,7 @@ from tuner.history import History
 from tuner.node.locks import study_lock
 from tuner.report.text import terminal
 from tuner.search import Done
+from tuner.search.hopeless import Hopeless
 from tuner.server import Limits
 from tuner.spec import StudySpec, check_files
 from tuner.storage import (
@@ -174,6 +175,8 @@ def _ended(told: History, reason: str, stop: Stop, paths: StudyPaths, say: Say) 
         say(f"not finished: {reason}; continue with: tuner run {shlex.quote(str(paths.folder))}")
     if stop.now.is_set():
         return 130
+    if isinstance(reason, Hopeless):
+        return 1
     if isinstance(told.decision, Done) and told.decision.best is None:
         say(
             "nothing could be measured; the failures above and the logs in trials/ say why; "

@@ -23,6 +23,7 @@ from tuner.report.cautions import cautions
 from tuner.report.html import html
 from tuner.report.markdown import markdown
 from tuner.search import Decision, Done, Evaluate
+from tuner.search.hopeless import hopeless
 from tuner.storage import StudyPaths, read_json, stop_requested, write
 from tuner.trial import Configuration, Failure, Measurement, Outcome, State, Trial
 
@@ -132,10 +133,12 @@ def _search(
 ) -> str | None:
     """Why it ended before the search was over; None when it is over."""
     running, finished = 0, 0
+    before = {trial.number for trial in archive.trials()}
     while True:
         trials = archive.trials()
         stored = sum(trial.state is not State.RUNNING for trial in trials)
         reason = _stopped(archive.paths, stop, executor) or limit.reached(finished, stored)
+        reason = reason or hopeless(archive.spec.space, trials, before)
         decision = archive.decide(trials)
         if running == 0 and (reason is not None or isinstance(decision, Done)):
             return None if isinstance(decision, Done) else reason

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
+from tuner.policy import FailureKind, Policy, policy
+
 Scalar: TypeAlias = "str | int | float | bool | None"
 Value: TypeAlias = "Scalar | Sequence[Any] | Mapping[str, Any]"
 EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -136,36 +138,36 @@ def shell(argv: Sequence[str], env: Mapping[str, str] = EMPTY) -> str:
     return " ".join([*assignments, shlex.join(argv)])
 
 
-# Kinds of failure that say little or nothing about the configuration, and how often it is launched again for each.
-RETRIES: Mapping[str, int] = MappingProxyType(
-    dict.fromkeys(("abandoned", "port-taken", "gpu-busy", "disk-full", "client-limited", "shm-full"), 2)
-    | dict.fromkeys(("start-stall", "start-timeout", "crash-under-load", "hang-under-load", "invalid-measurement"), 1)
-)
-FailureKind: TypeAlias = Literal[
-    "abandoned", "interrupted", "port-taken", "gpu-busy", "disk-full", "client-limited", "shm-full",
-    "out-of-memory", "bad-flag", "invalid-config", "unsupported", "model-not-found", "not-installed", "nccl",
-    "start-stall", "start-timeout", "crash", "crash-under-load", "hang-under-load", "invalid-measurement",
-    "version-mismatch", "not-recorded", "unknown",
-]  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Failure:
-    """Why a trial has no value. `log` is the part of the server's log that shows it; `hop` where it happened."""
+    """Why a trial has no value. `message` is the cause as the log says it, `line` where it stands there (from 1),
+    `way_out` what to do where more is known than `policy(kind)` says, `log` the part of the log that shows it, `hop`
+    where it happened."""
 
     kind: str
     message: str
     log: str = ""
     hop: str = ""
+    line: int | None = None
+    way_out: str = ""
+
+    @property
+    def policy(self) -> Policy:
+        return policy(self.kind)
 
     @property
     def attempt(self) -> Fraction:
-        """How much of an attempt this was: 1 where the configuration is to blame, a part of 1 where it is launched
-        again, 0 where the person interrupted it."""
-        return Fraction(0) if self.kind == "interrupted" else Fraction(1, 1 + RETRIES.get(self.kind, 0))
+        """How much of an attempt this was: 1 where the launch is not made again, a part of 1 where it is, 0 where
+        the person interrupted it."""
+        return Fraction(0) if self.kind == "interrupted" else Fraction(1, 1 + self.policy.retries)
+
+    @property
+    def told(self) -> str:
+        """The cause, and where in the log of its server it stands."""
+        return self.message if self.line is None else f"{self.message} (line {self.line} of its log)"
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.message}"
+        return f"{self.kind}: {self.told}" + (f"; {self.way_out}" if self.way_out else "")
 
 
 @dataclass(frozen=True)

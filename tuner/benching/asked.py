@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from tuner.benching.contradictions import contradictions
 from tuner.benching.options import BACKEND_NAMES, DATASET_NAMES, api_key, parse
 from tuner.benchmarks import Definitions, RampUp, Workload
 from tuner.benchmarks.http import Target
@@ -73,6 +74,7 @@ def asked(words: Sequence[str]) -> Asked:
         SpecError: what cannot be; nothing was started.
     """
     given = parse(words)
+    contradictions(given)
     limits = _limits(given.goodput)
     base, endpoint = _endpoint(given)
     return Asked(
@@ -114,7 +116,12 @@ def base_url(text: str) -> str:
         Target.parse(text)
     except SpecError:
         raise SpecError(f"{text!r} is not a URL (http://host:port)") from None
-    return text.rstrip("/").removesuffix("/v1")
+    base = text.rstrip("/")
+    for path, endpoint in PATHS.items():
+        if base.endswith(path):
+            chat = " --backend openai-chat" if endpoint == "chat" else ""
+            raise SpecError(f"{text} is the path of an API; give the server's URL: {base.removesuffix(path)}{chat}")
+    return base.removesuffix("/v1")
 
 
 def _urls(given: Namespace, base: str) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tuner.benching.asked import Asked
+from tuner.benching.ending import Ending
 from tuner.benching.passes import Pass, measured
-from tuner.benching.saving import incomplete, save
+from tuner.benching.saving import Saved, incomplete, save, shown_by
 from tuner.benchmarks import Workload
 from tuner.benchmarks.ladder import Ladder, Rung, holding, next_load
 from tuner.benchmarks.metrics import share_within
@@ -27,28 +27,38 @@ COLUMNS = {
 
 
 def climb(
-    asked: Asked, ladder: Ladder, model: str, client: Client, stop: threading.Event, date: str, say: Say, show: Say
+    asked: Asked, ladder: Ladder, model: str, client: Client, ending: Ending, date: str, say: Say, show: Say
 ) -> int:
     """Measure one load after the other, each with prompts of its own; the exit code.
 
     Raises:
-        TunerError: nothing was measured, or no load meets the limits.
+        TunerError: nothing was measured, no load meets the limits, or a result could not be saved or shown.
     """
     rungs: list[Rung] = []
     passes: list[Pass] = []
-    while (load := next_load(ladder, rungs)) is not None and not stop.is_set():
+    files = Saved()
+    while (load := next_load(ladder, rungs)) is not None and not ending.asked_for:
         say(f"{_named(ladder, load)}: {asked.workload.num_prompts} requests")
         workload = at(asked.workload, ladder, load, len(rungs))
-        done = measured(asked, workload, model, client, stop, say)
-        for path in save(done, asked, date, _named(ladder, load).replace(" ", "-")):
-            say(f"wrote {path}")
+        done = measured(asked, workload, model, client, ending, say)
+        saved = save(done, asked, date, _named(ladder, load).replace(" ", "-"))
+        files = Saved(files.written + saved.written, files.problems + saved.problems)
+        for text in (*(f"wrote {path}" for path in saved.written), *saved.problems):
+            say(text)
         if why := incomplete(done):
             say(f"{_named(ladder, load)}: {why}")
         passes.append(done)
         rungs.append(Rung(load, share_within(done.run.responses, workload.goodput)))
         if not done.measured and not _overloaded(done):
             break
-    return _told(ladder, rungs, passes, show, stop.is_set())
+    problems = []
+    if any(done.measured for done in passes):
+        problems = shown_by(show, _shown(ladder, rungs, passes, ending.asked_for), files)
+    if ending.asked_for:
+        return 130
+    if problem := _problem(ladder, rungs, passes) or next(iter((*problems, *files.problems)), ""):
+        raise TunerError(problem)
+    return 0
 
 
 def at(workload: Workload, ladder: Ladder, load: float, number: int) -> Workload:
@@ -76,28 +86,28 @@ def _row(rung: Rung, done: Pass, limits: bool) -> list[str]:
     return [f"{rung.load:g}", *counts, *figures, *([f"{rung.share:.1%}"] if limits else [])]
 
 
-def _told(ladder: Ladder, rungs: Sequence[Rung], passes: Sequence[Pass], show: Say, interrupted: bool) -> int:
-    if any(done.measured for done in passes):
-        partial = "\n(incomplete: interrupted)" if interrupted else ""
-        simulated = "\n(simulated: the server is a stand-in engine)" if any(d.simulated for d in passes) else ""
-        show(table(ladder, rungs, passes) + partial + simulated)
-    if interrupted:
-        return 130
+def _shown(ladder: Ladder, rungs: Sequence[Rung], passes: Sequence[Pass], interrupted: bool) -> str:
+    """The table, what is not as usual of it, and the highest load where that was sought."""
+    lines = [table(ladder, rungs, passes)]
+    lines += ["(incomplete: interrupted)"] if interrupted else []
+    lines += ["(simulated: the server is a stand-in engine)"] if any(done.simulated for done in passes) else []
+    best = None if ladder.loads or interrupted else holding(ladder, rungs)
+    if best is not None:
+        reach = ", the highest that was allowed (--max-load)" if best >= ladder.most else ""
+        lines.append(f"highest {ladder.kind} with {ladder.share:.0%} of requests within the limits: {best:g}{reach}")
+    return "\n".join(lines)
+
+
+def _problem(ladder: Ladder, rungs: Sequence[Rung], passes: Sequence[Pass]) -> str:
+    """Why the loads say nothing, or less than was asked; '' if they say it."""
     if problem := next((done.problem for done in passes if done.problem and not done.measured), ""):
-        raise TunerError(f"no request succeeded: {problem}")
+        return f"no request succeeded: {problem}"
     if ladder.loads:
-        if problem := next((done.problem for done in passes if done.problem), ""):
-            raise TunerError(problem)
-        return 0
-    best = holding(ladder, rungs)
-    if best is None:
-        lowest = min(rung.load for rung in rungs)
-        raise TunerError(
-            f"no {ladder.kind} down to {lowest:g} has {ladder.share:.0%} of its requests within the limits"
-        )
-    reach = ", the highest that was allowed (--max-load)" if best >= ladder.most else ""
-    show(f"highest {ladder.kind} with {ladder.share:.0%} of requests within the limits: {best:g}{reach}")
-    return 0
+        return next((done.problem for done in passes if done.problem), "")
+    if holding(ladder, rungs) is not None:
+        return ""
+    lowest = min(rung.load for rung in rungs)
+    return f"no {ladder.kind} down to {lowest:g} has {ladder.share:.0%} of its requests within the limits"
 
 
 def _overloaded(done: Pass) -> bool:

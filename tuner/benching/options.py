@@ -9,6 +9,7 @@ import argparse
 import math
 import os
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -34,22 +35,34 @@ BACKEND_NAMES: Mapping[str, Literal["completions", "chat"]] = {
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """What was asked for, by option. `--help` prints and raises SystemExit.
+    """What was asked for, by option; `named` are those that were given. `--help` prints and raises SystemExit.
 
     Raises:
         SpecError: an option that is not taken (with what to use instead), or a value it cannot have.
     """
     given = list(words[1:] if words and words[0] == "serve" else words)  # left over of `vllm bench serve`
-    asked, others = _parser().parse_known_args(without_harmless([_dashed(word) for word in given]))
+    parser = _parser()
+    usual = {action.dest: action.default for action in parser._actions if action.default != argparse.SUPPRESS}
+    for action in parser._actions:
+        action.default = argparse.SUPPRESS
+    asked, others = parser.parse_known_args(without_harmless([_dashed(word) for word in given]))
     if unknown := [word for word in others if word.startswith("-")]:
-        raise SpecError(
-            f"`tuner bench` has no {unknown[0].partition('=')[0]}; `tuner bench --help` lists what there is"
-        )
+        raise _unknown(unknown[0].partition("=")[0], parser)
+    named = frozenset(vars(asked))
+    asked = argparse.Namespace(**{**usual, **vars(asked)}, named=named)
     asked.url = others
     for listed in (asked.goodput, asked.header, asked.metadata):  # they swallow a URL that stands behind them
         asked.url += [word for word in listed or [] if _is_url(word)]
-        listed[:] = [word for word in listed if not _is_url(word)] if listed else []
+    asked.goodput, asked.header, asked.metadata = (
+        [word for word in listed if not _is_url(word)] for listed in (asked.goodput, asked.header, asked.metadata)
+    )
     return asked
+
+
+def _unknown(name: str, parser: argparse.ArgumentParser) -> SpecError:
+    near = get_close_matches(name, parser._option_string_actions, 1, 0.75)
+    meant = f"did you mean {near[0]}?" if near else "`tuner bench --help` lists what there is"
+    return SpecError(f"`tuner bench` has no {name}; {meant}")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import FrameType
+from typing import Any
 
 from tuner.benching.asked import Asked
-from tuner.benching.problems import distrust, explain
-from tuner.benching.servers import Asker
+from tuner.benching.ending import Ending
+from tuner.benching.problems import distrust, explain, in_options, said
+from tuner.benching.servers import Asker, NotYet
 from tuner.benchmarks import Run, Workload, datasets
 from tuner.benchmarks.honest import honest
 from tuner.benchmarks.limits import Limit, limited_by
@@ -40,7 +39,11 @@ class Pass:
     limit: Limit | None = None
     problem: str = ""
     interrupted: bool = False
-    simulated: bool = False
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a stand-in engine answered."""
+        return bool(self.run.facts.get("simulated"))
 
     @property
     def measured(self) -> bool:
@@ -58,33 +61,65 @@ def prepared(workload: Workload) -> None:
         datasets.check(workload)
         datasets.requests(workload, workload.seed)
     except SpecError as error:
-        raise TunerError(str(error)) from error
+        raise TunerError(in_options(error)) from error
 
 
-def ready(asked: Asked, model: str, client: Client, stop: threading.Event, say: Callable[[str], None]) -> None:
-    """Wait for a first answer, and warm up, as far as either was asked for.
+def found(asked: Asked, asker: Asker, stop: threading.Event, say: Callable[[str], None]) -> str:
+    """The model to ask for, when every server answers. With a ready check they are given its time to begin to.
+
+    Raises:
+        TunerError: a server does not answer, or is another kind of server.
+    """
+    deadline = time.monotonic() + asked.ready_s
+    told = False
+    while True:
+        try:
+            model = asked.model or asker.first_model(asked.urls[0])
+            for url in asked.urls if asked.model else asked.urls[1:]:
+                asker.reach(url)
+            return model
+        except NotYet as error:
+            if stop.is_set() or not asked.ready_s:
+                raise
+            if time.monotonic() + RETRY_S >= deadline:
+                raise TunerError(f"not ready within {asked.ready_s:g} s: {error}") from error
+            if not told:
+                say(f"waiting up to {asked.ready_s:g} s for the server: {error}")
+            told = True
+        stop.wait(RETRY_S)
+
+
+def ready(
+    asked: Asked, model: str, client: Client, stop: threading.Event, deadline: float, say: Callable[[str], None]
+) -> None:
+    """Wait for a first answer of each server, and warm up, as far as either was asked for. `deadline` of the wait is
+    on `time.monotonic`'s clock.
 
     Raises:
         TunerError: no answer came in time.
     """
     if asked.ready_s > 0:
         say(f"waiting up to {asked.ready_s:g} s for a first answer")
-        _wait(asked, model, client, stop)
+        for url in asked.urls:
+            _wait(replace(asked, urls=(url,)), model, client, stop, deadline)
     if asked.warmups and not stop.is_set():
         say(f"warming up with {asked.warmups} requests")
         _send(asked, model, client, _unmeasured(asked.workload, asked.warmups), asked.timeout_s, stop)
 
 
 def measured(
-    asked: Asked, workload: Workload, model: str, client: Client, stop: threading.Event, say: Callable[[str], None]
+    asked: Asked, workload: Workload, model: str, client: Client, ending: Ending, say: Callable[[str], None]
 ) -> Pass:
     """Send the workload once, and judge what came of it."""
+    ending.measuring = True
     asker = Asker(asked.headers, bool(asked.client.get("insecure")))
     watch = Watch(_nothing if asked.output.quiet else say, HANG_S, told_every_s=TOLD_EVERY_S)
-    run = _send(asked, model, client, workload, asked.timeout_s, stop, watch, asked.beat)
-    simulated = asker.is_stand_in(asked.urls[0])
+    run = _send(asked, model, client, workload, asked.timeout_s, ending.stop, watch, asked.beat)
+    if asker.is_stand_in(asked.urls[0]):
+        run = replace(run, facts={**run.facts, "simulated": True})
     done = judged(_without(run, asked.secret), workload, model, asked, lambda: _served(asker, asked.urls[0]))
-    return replace(done, interrupted=stop.is_set(), simulated=simulated, problem=watch.hung or done.problem)
+    unfinished = any(response.failure == "unfinished" for response in run.responses)
+    return replace(done, interrupted=ending.asked_for and unfinished, problem=watch.hung or done.problem)
 
 
 def judged(run: Run, workload: Workload, model: str, asked: Asked, served: Callable[[], list[str]]) -> Pass:
@@ -98,37 +133,14 @@ def judged(run: Run, workload: Workload, model: str, asked: Asked, served: Calla
     return Pass(whole, workload, model, verdicts, limited_by(whole, workload), problem)
 
 
-@contextmanager
-def interruptible(say: Callable[[str], None]) -> Iterator[threading.Event]:
-    """Set at the first Ctrl-C or TERM, so that the pass ends with what is there; the second interrupts."""
-    stop = threading.Event()
-
-    def ask_to_end(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        say("ending with what is there; once more ends at once")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, ask_to_end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _wait(asked: Asked, model: str, client: Client, stop: threading.Event) -> None:
-    deadline = time.monotonic() + asked.ready_s
+def _wait(asked: Asked, model: str, client: Client, stop: threading.Event, deadline: float) -> None:
     while not stop.is_set():
         left = max(RETRY_S, deadline - time.monotonic())
         run = _send(asked, model, client, _unmeasured(asked.workload, 1), left, stop)
         if run.metrics.get("completed"):
             return
         if time.monotonic() + RETRY_S >= deadline:
-            error = run.responses[0].error if run.responses else ""
+            error = said(run.responses[0].error) if run.responses else ""
             raise TunerError(f"{asked.urls[0]} gave no answer within {asked.ready_s:g} s: {error}")
         stop.wait(RETRY_S)
 
@@ -155,7 +167,7 @@ def _send(
             headers=asked.headers, beat=beat,
         )  # fmt: skip
     except SpecError as error:
-        raise TunerError(str(error)) from error
+        raise TunerError(in_options(error)) from error
 
 
 def _nothing(text: str) -> None:
@@ -174,5 +186,15 @@ def _without(run: Run, secret: str) -> Run:
     if not secret or not any(secret in response.error for response in run.responses):
         return run
     responses = tuple(replace(r, error=r.error.replace(secret, "***")) for r in run.responses)
-    errors = {str(error).replace(secret, "***"): count for error, count in run.facts.get("errors", {}).items()}
-    return replace(run, responses=responses, facts={**run.facts, "errors": errors})
+    return replace(run, responses=responses, facts=_hidden(run.facts, secret))
+
+
+def _hidden(value: Any, secret: str) -> Any:
+    """The value with no text in it that has the secret, however deep."""
+    if isinstance(value, str):
+        return value.replace(secret, "***")
+    if isinstance(value, Mapping):
+        return {_hidden(key, secret): _hidden(part, secret) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_hidden(part, secret) for part in value]
+    return value

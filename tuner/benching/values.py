@@ -57,23 +57,30 @@ def burstiness(text: str) -> float:
 
 
 def counts(text: str) -> tuple[int, ...]:
-    return tuple(positive(part) for part in text.split(","))
+    return tuple(positive(part) for part in _parts(text))
 
 
 def rates(text: str) -> tuple[float, ...]:
-    return tuple(above_0(part) for part in text.split(","))
+    return tuple(above_0(part) for part in _parts(text))
 
 
 def percentiles(text: str) -> tuple[float, ...]:
-    return tuple(_number(p, "are numbers from 0 to 100", lambda v: 0 <= v <= 100) for p in text.split(","))
+    return tuple(_number(p, "are numbers from 0 to 100", lambda v: 0 <= v <= 100) for p in _parts(text))
 
 
 def latencies(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
+    names = tuple(_parts(text))
     for name in names:
         if name not in LATENCIES:
             raise argparse.ArgumentTypeError(f"are of {', '.join(LATENCIES)} (got {name})")
     return names
+
+
+def _parts(text: str) -> list[str]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise argparse.ArgumentTypeError(f"are separated by single commas (got {text})")
+    return parts
 
 
 def ranges(text: str) -> tuple[float, float | None]:

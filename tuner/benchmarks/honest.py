@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.benchmarks import Response
-from tuner.benchmarks.occupancy import Span, answering, average, in_flight, most, steps, widest
+from tuner.benchmarks.occupancy import Span, answering, average, in_flight, most, steps, waits, widest
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ def honest(responses: Sequence[Response], duration: float, facts: Mapping[str, A
         **_summary("ttft_from_write", [r.ttft for r in good if r.ttft > 0], ("mean", "median", "p99")),
         **_summary("connect", [r.connect_time for r in sent if r.connect_time > 0], ("mean", "max")),
         **({"connect_before_s": float(facts["connect_s"])} if "connect_s" in facts else {}),
-        **_summary("client_queue", [r.queue_time for r in sent], ("mean", "median", "p99", "max")),
+        **_summary("client_queue", waits(sent, duration), ("mean", "median", "p99", "max")),
         **_under_way(sent),
         **_rates(sent, duration),
         **_cold_start(good),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 from tuner.errors import Fault, SpecError
 
 WAIT_S = 60.0
+FIRST_ANSWER_S = 5.0  # by then a hub that can be reached has said whether it has the file
 FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
 
 
@@ -57,9 +59,11 @@ def _cache() -> Path:
 
 def _download(name: str) -> Path | Exception:
     try:
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
         from huggingface_hub.errors import EntryNotFoundError
 
+        logging.getLogger("huggingface_hub").setLevel(logging.CRITICAL)  # what goes wrong is said here, in one line
+        get_hf_file_metadata(hf_hub_url(name, FILE), timeout=FIRST_ANSWER_S)  # tries once, a download five times
         file = Path(hf_hub_download(name, FILE, cache_dir=_cache()))
         with suppress(EntryNotFoundError):  # not every tokenizer has one
             hf_hub_download(name, CONFIG, cache_dir=_cache())
@@ -75,7 +79,7 @@ def _hub_fault(name: str, error: Exception) -> SpecError:
         return fault(name, "the hub gives this model only to those who may see it", "", f"set HF_TOKEN, or {local}")
     if kind == "RepositoryNotFoundError":
         rule = "there is no such file, and no such model on the hub (or HF_TOKEN may not see it)"
-        return fault(name, rule, "", f"check the name; a folder is written ./{name}")
+        return fault(name, rule, "", f"check the name, or {local}; a folder is written ./{name}")
     if kind in ("RemoteEntryNotFoundError", "EntryNotFoundError"):
         return fault(name, "the model on the hub has no tokenizer.json", "", local)
     return fault(name, "there is no such file, and the hub cannot be reached", short(error), local)

@@ -19,9 +19,11 @@ from tuner.benchmarks.bound import throughput_bound
 from tuner.benchmarks.connections import CannotConnect, Pool
 from tuner.benchmarks.exchange import Exchange, Tally
 from tuner.benchmarks.http import Target, Wires
+from tuner.descriptors import open_standard_files
 
 TICK_S = 0.05
 SCAN_EVERY_S = 1.0
+DRAINED_WITHIN_S = 0.5
 STALE_AFTER_S = 1.0
 START_TOGETHER = 16
 OPEN_BEFORE_PACED = 64
@@ -30,6 +32,7 @@ GAVE_UP = {
     "stopped": "the pass was stopped",
     "ended early": "the pass was ended early",
     "cannot win": "the pass was ended, as it could not reach the throughput to beat any more",
+    "client lost": "the pass was ended, as a client process had ended by itself (was it killed, or the memory short?)",
     "timed out": "the pass had not ended within {:g} s",
 }
 
@@ -101,8 +104,10 @@ class Seen:
         return self.ended - self.began
 
 
-# Called every `TICK_S`: why the pass ends now, or ''.
+# Called every `TICK_S`: why the pass ends now, or ''. With `DRAIN` nothing more is sent, and it ends with the answers
+# that are under way.
 Judge = Callable[[Progress], str]
+DRAIN = "drain"
 
 
 async def _at_once() -> float:
@@ -112,10 +117,10 @@ async def _at_once() -> float:
 class Load:
     """One pass: workers take the requests in order, as many workers as may be in flight.
 
-    `gate` is awaited when the connections are open; the clock starts at the moment it gives.
+    `gate` is awaited when the connections are open; the clock starts at the moment it gives (None: never).
     """
 
-    def __init__(self, plan: Plan, judge: Judge, gate: Callable[[], Awaitable[float]] = _at_once) -> None:
+    def __init__(self, plan: Plan, judge: Judge, gate: Callable[[], Awaitable[float | None]] = _at_once) -> None:
         self._plan, self._judge, self._gate = plan, judge, gate
         self._exchanges: list[Exchange | None] = [None] * len(plan.requests)
         self._left = iter(range(len(plan.requests)))
@@ -126,12 +131,14 @@ class Load:
         self._began = 0.0
         self._cpu = 0.0
         self._lags: list[float] = []
+        self._draining = False
         self._resent = 0
         self._connect_s = 0.0
         self._result: Seen | None = None
 
     def run(self) -> Seen:
         """Carry it out, in a loop of its own."""
+        open_standard_files()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._run())
         assert self._result is not None
@@ -144,7 +151,7 @@ class Load:
         watch = asyncio.create_task(self._watch())
         try:
             await asyncio.wait({load, watch}, return_when=asyncio.FIRST_COMPLETED)
-            ended_by = "" if load.done() else watch.result()
+            ended_by = ("stopped" if self._draining else "") if load.done() else watch.result()
             ended = time.perf_counter()
             self._give_up(ended_by)
             if load.done():
@@ -156,11 +163,13 @@ class Load:
             await self._pool.close()
         self._result = self._seen(ended, ended_by)
 
-    async def _load(self) -> None:
+    async def _load(self) -> object:
         started = time.perf_counter()
         await self._pool.fill(self._plan.targets, self._connections_at_first())
         self._connect_s = time.perf_counter() - started
         began = await self._gate()
+        if began is None:
+            return await asyncio.Event().wait()  # until the watch ends the pass
         await asyncio.sleep(max(0.0, began - time.perf_counter()))
         self._cpu = time.thread_time()
         self._began = began
@@ -170,7 +179,7 @@ class Load:
                 workers.append(asyncio.create_task(self._work()))
                 if number % START_TOGETHER == 0:  # answers are read between starts, not after the last of them
                     await asyncio.sleep(0)
-            await asyncio.gather(*workers)
+            return await asyncio.gather(*workers)
         finally:
             for worker in workers:
                 worker.cancel()
@@ -183,8 +192,10 @@ class Load:
     async def _work(self) -> None:
         for index in self._left:
             due = self._began + self._plan.due[index]
-            while (wait := due - time.perf_counter()) > 0:
-                await asyncio.sleep(wait)
+            while not self._draining and (wait := due - time.perf_counter()) > 0:
+                await asyncio.sleep(min(wait, DRAINED_WITHIN_S))
+            if self._draining:
+                return
             target = self._route()
             self._outstanding[target] += 1
             try:
@@ -249,7 +260,9 @@ class Load:
                 self._lags.append(now - due)
             if now >= self._plan.deadline:
                 return "timed out"
-            if ended_by := self._judge(self._progress(now)):
+            ended_by = self._judge(self._progress(now))
+            self._draining = self._draining or ended_by == DRAIN
+            if ended_by not in ("", DRAIN):
                 return ended_by
             if now - scanned >= SCAN_EVERY_S:
                 scanned = now

@@ -1,4 +1,4 @@
-"""How many of something are under way at each time. Pure."""
+"""How many of something are under way at each time, and how long requests wait. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from tuner.benchmarks import Response
 Span: TypeAlias = tuple[float, float]
 Steps: TypeAlias = Sequence[tuple[float, int]]
 
+SAME_TTFT = 2.0  # times as long as the fastest first token: up to that it is work and chance, beyond it a wait
+
 
 def in_flight(responses: Iterable[Response]) -> list[Span]:
     """From the request's first byte to the end of its reply, of all that were sent, whatever came of them."""
@@ -19,7 +21,33 @@ def in_flight(responses: Iterable[Response]) -> list[Span]:
 
 def answering(responses: Iterable[Response]) -> list[Span]:
     """From the first token to the last, of all that had one."""
-    return [(r.start + r.ttft, r.start + max(r.latency, r.ttft)) for r in responses if r.start > 0 and r.ttft > 0]
+    spans = ((r.start, first_token(r), r.latency) for r in responses if r.start > 0)
+    return [(start + first, start + max(latency, first)) for start, first, latency in spans if first > 0]
+
+
+def first_token(response: Response) -> float:
+    """Seconds to it, 0 if none came. Some servers send an event without text, the role, as soon as they are asked."""
+    return response.ttft_text or response.ttft
+
+
+def waits(responses: Iterable[Response], duration: float) -> list[float]:
+    """Seconds in the client after they were due, of the requests that were sent. Nothing waits longer than its run
+    takes: a time that says so has no meaning, and is 0."""
+    return [r.queue_time if 0 <= r.queue_time <= duration else 0.0 for r in responses if r.start > 0]
+
+
+def waiting_share(responses: Iterable[Response]) -> float:
+    """The share of their time in flight that answered requests waited in the server before it began with them.
+
+    A prompt's first token takes no longer by itself than the fastest of a prompt as long or longer did: what is more
+    than `SAME_TTFT` times that was a wait. TTFT that is the same for all requests, however long, is none.
+    """
+    answered = [r for r in responses if r.start > 0 and first_token(r) > 0]
+    answered.sort(key=lambda r: (-r.prompt_len, first_token(r)))
+    alone = itertools.accumulate(map(first_token, answered), min)
+    waited = sum(max(0.0, first_token(r) - SAME_TTFT * fastest) for r, fastest in zip(answered, alone, strict=True))
+    whole = sum(end - begin for begin, end in in_flight(answered))
+    return waited / whole if whole > 0 else 0.0
 
 
 def steps(spans: Iterable[Span]) -> list[tuple[float, int]]:

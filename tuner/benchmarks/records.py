@@ -60,8 +60,14 @@ def read(path: Path) -> tuple[Run, Workload, str]:
         TunerError: no such file, or not one that `write` made.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise _foreign(path, "it is empty" if not path.stat().st_size else "it is no numpy archive, or cut off")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                if "header" not in archive.files:
+                    raise _foreign(path, f"an archive of something else: {', '.join(archive.files[:5])}")
+                arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays["header"].tobytes())
         if header["records"] != VERSION:
             raise _foreign(path, f"they are of version {header['records']}, this tuner reads {VERSION}")
@@ -124,6 +130,7 @@ def _gaps(responses: Sequence[Response]) -> Arrays:
 
 
 def _write_whole(path: Path, arrays: Arrays) -> None:
+    path = path.resolve()  # what a link points to is replaced, not the link
     path.parent.mkdir(parents=True, exist_ok=True)
     number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:

@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from tuner.benchmarks import Response
-from tuner.benchmarks.load import TICK_S, Judge, Load, Plan, Progress, Seen, most_common_errors
+from tuner.benchmarks.load import DRAIN, GAVE_UP, TICK_S, Judge, Load, Plan, Progress, Seen, most_common_errors
 from tuner.benchmarks.quiet import quiet_collector
 from tuner.errors import SpecError, TunerError
 
@@ -35,9 +35,11 @@ LARGEST = ("loop_lag_ms", "loop_lag_mean_ms", "behind_ms", "connect_s", "timed_o
 def run(plan: Plan, judge: Judge, processes: int) -> Seen:
     """Carry out the plan with so many processes.
 
+    When a process ends by itself, the others are ended too and what they have is kept.
+
     Raises:
         SpecError: the plan has a trust of its own, which no other process can be given.
-        TunerError: a process ended by itself.
+        TunerError: all processes ended by themselves, or one does not end when it is told.
     """
     if plan.tls is not None:
         raise SpecError("several client processes cannot share a TLS context of one's own; use one process")
@@ -46,10 +48,11 @@ def run(plan: Plan, judge: Judge, processes: int) -> Seen:
     try:
         for number in range(processes):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_carry, args=(theirs, shard(plan, number, processes)), daemon=True)
+            part = shard(plan, number, processes)
+            process = context.Process(target=_carry, args=(theirs, part), daemon=True)
             process.start()
             theirs.close()
-            shards.append(_Shard(process, ours))
+            shards.append(_Shard(process, ours, part))
         return _merged(_conduct(shards, plan, judge), plan)
     finally:
         for one in shards:
@@ -73,23 +76,20 @@ def shard(plan: Plan, number: int, of: int) -> Plan:
 class _Shard:
     """A process and what it has said so far."""
 
-    def __init__(self, process: BaseProcess, pipe: Connection) -> None:
+    def __init__(self, process: BaseProcess, pipe: Connection, part: Plan) -> None:
         self.pipe = pipe
+        self._part = part
         self.ready = False
         self.progress: Progress | None = None
         self.seen: Seen | None = None
         self._process = process
 
     def hear(self) -> None:
-        """Take one message.
-
-        Raises:
-            TunerError: it has ended without its last word.
-        """
+        """Take one message; with none to come, it has seen nothing."""
         try:
             said = self.pipe.recv()
         except (EOFError, OSError):
-            raise TunerError("a client process ended by itself; was it killed, or the memory short?") from None
+            said = _nothing_seen(self._part)
         if isinstance(said, Seen):
             self.seen = said
         elif isinstance(said, Progress):
@@ -112,7 +112,7 @@ class _Shard:
 
 def _conduct(shards: Sequence[_Shard], plan: Plan, judge: Judge) -> list[Seen]:
     """Start them together, follow their progress, end them together."""
-    started, ended_by = False, ""
+    started, ended_by, draining = False, "", False
     give_up = math.inf
     while not all(one.seen for one in shards):
         for pipe in wait([one.pipe for one in shards if one.seen is None], timeout=TICK_S):
@@ -123,13 +123,18 @@ def _conduct(shards: Sequence[_Shard], plan: Plan, judge: Judge) -> list[Seen]:
         now = time.perf_counter()
         if now > give_up:
             raise TunerError(f"a client process did not end within {LAST_WORDS_S:g} s")
-        if not ended_by and (ended_by := _ended_by(shards, plan, judge, now)):
-            give_up = now + LAST_WORDS_S
-            _tell_all(shards, ended_by)
+        verdict = "" if ended_by else _ended_by(shards, plan, judge, now)
+        if verdict and not (verdict == DRAIN and draining):
+            draining = verdict == DRAIN
+            ended_by = "" if draining else verdict
+            give_up = math.inf if draining else now + LAST_WORDS_S
+            _tell_all(shards, verdict)
     return [one.seen for one in shards if one.seen]
 
 
 def _ended_by(shards: Sequence[_Shard], plan: Plan, judge: Judge, now: float) -> str:
+    if any(one.seen is not None and one.seen.ended_by == "client lost" for one in shards):
+        return "client lost"
     return "timed out" if now >= plan.deadline else judge(_sum(shards, plan))
 
 
@@ -152,20 +157,39 @@ def _sum(shards: Sequence[_Shard], plan: Plan) -> Progress:
     )
 
 
+def _nothing_seen(part: Plan) -> Seen:
+    """Of a process that ended by itself: its requests were sent or not, nobody knows any more."""
+    lost = [
+        Response(
+            False,
+            prompt_len=request.prompt_len,
+            error=GAVE_UP["client lost"],
+            failure="unfinished",
+            asked_prompt_len=request.prompt_len,
+            asked_output_len=request.output_len,
+        )
+        for request in part.requests
+    ]
+    return Seen(tuple(lost), 0.0, 0.0, "client lost")
+
+
 def _merged(parts: Sequence[Seen], plan: Plan) -> Seen:
     responses: list[Response] = [Response(False)] * len(plan.requests)
     for number, part in enumerate(parts):
         responses[number :: len(parts)] = part.responses
     facts: dict[str, Any] = {}
-    for key, first in parts[0].facts.items():
-        values = [part.facts[key] for part in parts]
+    whole = [part for part in parts if part.facts]
+    if not whole:
+        raise TunerError("every client process ended by itself; were they killed, or the memory short?")
+    for key, first in whole[0].facts.items():
+        values = [part.facts[key] for part in whole]
         if isinstance(first, dict):
             facts[key] = {name: sum(value.get(name, 0) for value in values) for value in values for name in value}
         else:
             facts[key] = max(values) if key in LARGEST else sum(values)
     facts |= {"errors": most_common_errors(responses), "max_in_flight": _most_in_flight(responses)}
     ended_by = next((part.ended_by for part in parts if part.ended_by), "")
-    return Seen(tuple(responses), min(p.began for p in parts), max(p.ended for p in parts), ended_by, facts)
+    return Seen(tuple(responses), min(p.began for p in whole), max(p.ended for p in whole), ended_by, facts)
 
 
 def _most_in_flight(responses: Sequence[Response]) -> int:
@@ -180,7 +204,8 @@ def _most_in_flight(responses: Sequence[Response]) -> int:
 
 def _carry(pipe: Connection, plan: Plan) -> None:
     """The process: says that it is ready, waits for the moment to start, says how far it is, and what came of it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to end
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the parent says when to end
     orders = _Orders(pipe)
     said = 0.0
 
@@ -192,7 +217,7 @@ def _carry(pipe: Connection, plan: Plan) -> None:
             pipe.send(progress)
         return orders.ended_by
 
-    async def gate() -> float:
+    async def gate() -> float | None:
         pipe.send("ready")
         return await asyncio.to_thread(orders.start)
 
@@ -205,17 +230,17 @@ class _Orders:
 
     def __init__(self, pipe: Connection) -> None:
         self.ended_by = ""
-        self._moment = 0.0
+        self._moment: float | None = None
         self._started = threading.Event()
         threading.Thread(target=self._listen, args=(pipe,), daemon=True).start()
 
-    def start(self) -> float:
-        """Wait for the moment to start, on `time.perf_counter`'s clock."""
+    def start(self) -> float | None:
+        """Wait for the moment to start, on `time.perf_counter`'s clock; None if there will be none."""
         self._started.wait()
         return self._moment
 
     def _listen(self, pipe: Connection) -> None:
-        while not self.ended_by:
+        while self.ended_by in ("", DRAIN):
             try:
                 order = pipe.recv()
             except (EOFError, OSError):

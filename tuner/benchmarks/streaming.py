@@ -32,7 +32,7 @@ from tuner.benchmarks.bound import bounded, most_tokens, prompt_text
 from tuner.benchmarks.honest import honest
 from tuner.benchmarks.http import PATHS, Target, Wires
 from tuner.benchmarks.limits import limited_by
-from tuner.benchmarks.load import Load, Plan, Progress, Seen
+from tuner.benchmarks.load import DRAIN, Load, Plan, Progress, Seen
 from tuner.benchmarks.metrics import measure_as
 from tuner.benchmarks.quiet import quiet_collector
 from tuner.benchmarks.scrape import TIMEOUT_S, Beside
@@ -53,6 +53,7 @@ class Client:
     - `tls` replaces the system's trust for https; `insecure` trusts any certificate.
     - `path` is asked instead of the endpoint's own (`/v1/completions`).
     - `keep_text` keeps what was generated; None: where a tokenizer could count it.
+    - `drain` set: nothing more is sent, and a pass ends, as stopped, with the answers that are under way.
     - `request_id_prefix` precedes the request's number in `x-request-id`; None: one of its own for each pass.
     """
 
@@ -65,6 +66,7 @@ class Client:
     path: str | None = None
     keep_text: bool | None = None
     request_id_prefix: str | None = None
+    drain: threading.Event | None = None
 
     _counted: dict[str, list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -113,7 +115,7 @@ class Client:
             keep_text=workload.tokenizer is not None if self.keep_text is None else self.keep_text,
         )
         allow_files(plan.concurrency + SPARE_FILES, certain=plan.all_at_once)
-        ending = Ending(bounded(workload), stop, on_event, beat)
+        ending = Ending(bounded(workload), stop, on_event, beat, self.drain)
         with Beside(urls, min(TIMEOUT_S, timeout_s / 20), headers or {}, plan.trust()) as beside:
             seen = self._load(plan, ending)
         if all(response.success for response in seen.responses):
@@ -196,6 +198,7 @@ class Ending:
     stop: threading.Event | None
     on_event: Callable[[Event], bool | None] | None
     beat: float | None
+    drain: threading.Event | None = None
     bound: float | None = None
     _told: float = 0.0
 
@@ -206,11 +209,12 @@ class Ending:
         if self.beat is not None and event.bound is not None and event.bound < self.beat:
             self.bound = event.bound
             return "cannot win"
+        going_on = DRAIN if self.drain is not None and self.drain.is_set() else ""
         now = time.perf_counter()
         if self.on_event is None or now - self._told < EVENT_EVERY_S:
-            return ""
+            return going_on
         self._told = now
-        return "ended early" if self.on_event(event) else ""
+        return "ended early" if self.on_event(event) else going_on
 
 
 def _run(seen: Seen, more: Mapping[str, Any], bound: float | None, workload: Workload, plan: Plan) -> Run:
@@ -227,7 +231,7 @@ def _run(seen: Seen, more: Mapping[str, Any], bound: float | None, workload: Wor
         metrics=measure_as(workload, responses, duration),
         responses=responses,
         duration=duration,
-        stopped_early=seen.ended_by in ("stopped", "ended early", "cannot win"),
+        stopped_early=seen.ended_by not in ("", "timed out"),
         facts=facts,
         honest=honest(responses, duration, facts),
         bound=bound,

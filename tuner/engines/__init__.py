@@ -9,12 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from importlib import import_module
+from importlib.abc import InspectLoader
+from importlib.util import find_spec
 from itertools import dropwhile
+from pkgutil import iter_modules
 from typing import Any, Protocol
 
 from tuner.errors import SpecError
 from tuner.trial import Effective, Failure, Launch, Settings, Slot, Value
+
+UNREAD = "variable-not-read"  # the rule of a notice that says of its `keys` that this version does not read them
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,7 @@ class Notice:
     rule: str
     text: str
     source: str
-    severity: str = "warning"  # warning | note
+    severity: str = "warning"  # refused (the engine would not start) | warning | note
     keys: tuple[str, ...] = ()
 
 
@@ -133,9 +139,37 @@ class Engine(Protocol):
         """Static rules on these settings, before launch. `concurrency`: most requests at once of the workload."""
         ...
 
+    def refusals(
+        self, settings: Settings, gpus: int | None = None, model: Mapping[str, Any] | None = None
+    ) -> Sequence[Notice]:
+        """Why this launch would end before it is ready, as far as that is known; none where nothing is known.
 
-_MODULES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt_llm"}
-ENGINES: Sequence[str] = tuple(_MODULES)
+        `gpus`: how many the node has. `model`: the model's config.json, read.
+        """
+        ...
+
+
+_FIRST = ("vllm", "sglang", "tensorrt_llm")  # the order in which a study takes engines that it does not list
+
+
+def _names() -> list[str]:
+    """The name of every module of this package that has `engine(version)`, with - for _."""
+    found = [info.name for info in iter_modules(__path__) if _is_engine(f"{__name__}.{info.name}")]
+    return [name.replace("_", "-") for name in sorted(found, key=_place)]
+
+
+def _is_engine(module: str) -> bool:
+    """Whether a module's source has it: to import every module would cost much more."""
+    spec = find_spec(module)
+    source = spec.loader.get_source(module) if spec and isinstance(spec.loader, InspectLoader) else None
+    return "\ndef engine(" in (source or "")
+
+
+def _place(name: str) -> tuple[int, str]:
+    return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name)
+
+
+ENGINES: Sequence[str] = tuple(_names())
 
 
 def engine(name: str, version: str | None = None) -> Engine:
@@ -144,9 +178,9 @@ def engine(name: str, version: str | None = None) -> Engine:
     Raises:
         SpecError: no such engine, or a version it has no adapter for.
     """
-    if name not in _MODULES:
+    if name not in ENGINES:
         raise SpecError(f"there is no engine {name!r}; engines are {', '.join(ENGINES)}")
-    module = import_module(f"tuner.engines.{_MODULES[name]}")
+    module = import_module(f"{__name__}.{name.replace('-', '_')}")
     adapter: Engine = module.engine(version)
     return adapter
 
@@ -165,6 +199,10 @@ def engine_of_command(argv: Sequence[str]) -> str:
         return "sglang"
     if program == ["vllm"] or module == ["-m", "vllm.entrypoints.openai.api_server"]:
         return "vllm"
+    for name in ENGINES:
+        programs: Sequence[Sequence[str]] = getattr(engine(name), "programs", ())
+        if any(len(words) >= len(each) and all(map(fnmatchcase, words, each)) for each in programs):
+            return name
     way_out = f"engines are {', '.join(ENGINES)}; what stands before the program is the launcher's prefix"
     raise FlagError(" ".join(argv[:4]), "not the command of an engine known here", way_out)
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Any
 
-from tuner.engines import FlagError, Notice, Probe, judging, logs, rules, values
+from tuner.engines import FlagError, Notice, Probe, constraints, judging, logs, models, rules, values
 from tuner.engines.commands import asked_env, read, split_env, write
 from tuner.engines.flags import Table
-from tuner.errors import SpecError
 from tuner.trial import Effective, Failure, Launch, Settings, Slot, Value
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,7 +23,10 @@ class Adapter:
     programs: tuple[tuple[str, ...], ...]
     logs: logs.Logs
     judging: judging.Judging
-    rules: tuple[rules.Rule, ...]
+    rules: tuple[rules.Rule, ...] = ()
+    constraints: tuple[constraints.Constraint, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)  # environment variables of other versions: the way out
     health_path: str = "/health"
 
     def canonical(self, args: Mapping[str, Value]) -> dict[str, Value]:
@@ -72,7 +71,32 @@ class Adapter:
         return logs.progress(self.logs, log)
 
     def notices(self, settings: Settings, concurrency: int | None = None) -> Sequence[Notice]:
-        return rules.notices(self.rules, settings, concurrency)
+        refused = [replace(notice, severity="warning") for notice in self.refusals(settings)]
+        return [*refused, *self._unread(settings), *rules.notices(self.rules, settings, concurrency)]
+
+    def _unread(self, settings: Settings) -> list[Notice]:
+        return [
+            Notice(
+                "variable-not-read",
+                f"{self.table.engine} does not read {name}; {self.unread[name]}",
+                self.table.engine + ", the environment variables that it reads",
+                keys=(name,),
+            )
+            for name in settings.env
+            if name in self.unread
+        ]
+
+    def refusals(
+        self, settings: Settings, gpus: int | None = None, model: Mapping[str, Any] | None = None
+    ) -> Sequence[Notice]:
+        known = {"gpus-taken": self.gpus(settings) * settings.replicas, **models.facts(model or {})}
+        node = {} if gpus is None else {"node-gpus": gpus}
+        asked = constraints.values(settings, self.defaults, {**known, **node})
+        return constraints.broken(self.constraints, asked)
+
+    def gpus(self, settings: Settings) -> int:
+        """How many GPUs one replica takes."""
+        raise NotImplementedError
 
     def program(self, model: str) -> tuple[str, ...]:
         """The words that start it, the model among them."""
@@ -119,24 +143,3 @@ def url(slot: Slot) -> str:
 def visible(slot: Slot) -> dict[str, str]:
     """The environment that keeps a server on its slot's GPUs; nothing where the slot names none."""
     return {"CUDA_VISIBLE_DEVICES": ",".join(slot.gpus)} if slot.gpus else {}
-
-
-def nearest(
-    engine: str, version: str | None, known: Mapping[tuple[int, int, int], T], below: tuple[int, ...]
-) -> tuple[str, T]:
-    """The version as text and what is known of the nearest release at or below it; None is the newest known.
-
-    Raises:
-        SpecError: no version, older than everything known, or `below` and newer.
-    """
-    if version is None:
-        newest = max(known)
-        return ".".join(map(str, newest)), known[newest]
-    match = re.match(r"v?(\d+(?:\.\d+){0,3})", version.strip())
-    number = tuple(int(part) for part in match[1].split(".")) if match else ()
-    at_or_below = [release for release in known if release <= number]
-    if not at_or_below or number >= below:
-        names = ", ".join(".".join(map(str, release)) for release in sorted(known))
-        limit = ".".join(map(str, below))
-        raise SpecError(f"{engine} {version} is not known here; known are {names} and what lies between, below {limit}")
-    return version.strip().removeprefix("v"), known[max(at_or_below)]

@@ -173,30 +173,6 @@ def flags(home: Home = "argv", **words: str) -> dict[str, Flag]:
     return named
 
 
-def with_choices(known: Mapping[str, Flag], choices: Mapping[str, str]) -> dict[str, Flag]:
-    """The same flags, those named taking only the words given."""
-    return {
-        name: replace(flag, choices=tuple(choices[name].split())) if name in choices else flag
-        for name, flag in known.items()
-    }
-
-
-def up_to(table: Table, later: Table) -> Table:
-    """The table for a release between the two: a value that the later one has may have come already."""
-    return replace(
-        table,
-        flags={
-            name: flag if name not in later.flags else replace(flag, choices=_either(flag, later.flags[name]))
-            for name, flag in table.flags.items()
-        },
-    )
-
-
-def _either(flag: Flag, later: Flag) -> tuple[str, ...]:
-    both = flag.choices and later.choices
-    return tuple(dict.fromkeys((*flag.choices, *later.choices))) if both else ()
-
-
 def within(known: Mapping[str, Flag], limits: Mapping[Limits, str]) -> dict[str, Flag]:
     """The same flags, those named taking only numbers within these limits; a name that is not there is passed over."""
     by_name = {name: limit for limit, names in limits.items() for name in names.split()}

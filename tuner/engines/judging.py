@@ -11,6 +11,8 @@ from typing import Any
 from tuner.trial import Effective, KeyVerdict, Settings, SideEffect, Status
 
 _MISSING = object()
+# A size that moves less than that is the same; less than the second, it cannot matter.
+UNSEEN, SMALL = 0.005, 0.02
 
 
 @dataclass(frozen=True)
@@ -19,13 +21,16 @@ class Judging:
 
     `benign`: (key, asked, effective) that are two names of one thing. `derived`: an effective key, and the asked
     keys whose change moves it by the engine's own rule. `volatile`: keys (patterns) that move by themselves.
-    `enums`: names of values that the engine reports as numbers.
+    `enums`: names of values that the engine reports as numbers. `sizes`: what profiling measures anew at each start.
+    `implied`: a switch that is reported nowhere, and the (key, path in it, value) that says it is on.
     """
 
     benign: frozenset[tuple[str, Any, Any]] = frozenset()
     derived: Mapping[str, frozenset[str]] = field(default_factory=dict)
     volatile: Sequence[str] = ()
     enums: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sizes: frozenset[str] = frozenset()
+    implied: Mapping[str, tuple[str, str, Any]] = field(default_factory=dict)
 
 
 def judge(
@@ -38,14 +43,14 @@ def judge(
     """See `Engine.judge`. A key with the base's own request and value is never called ignored for standing still."""
     before = base_effective.values if base_effective is not None else {}
     verdicts = tuple(
-        _verdict(judging, key, asked, effective.values.get(key, _MISSING), _unmoved(key, asked, base, before))
+        _verdict(judging, key, asked, _reported(judging, key, effective.values), _unmoved(key, asked, base, before))
         for key, asked in settings.args.items()
     )
     changed = _changed(settings, base)
     return replace(
         effective,
         verdicts=verdicts,
-        side_effects=tuple(_side_effects(judging, effective.values, before, changed)),
+        side_effects=tuple(_side_effects(judging, effective, base_effective, changed)),
         no_op=base is not None and _no_op(settings, base, verdicts, changed, effective.values, before),
     )
 
@@ -74,6 +79,17 @@ def _unmoved(key: str, asked: Any, base: Settings | None, before: Mapping[str, A
     if base is not None and key in base.args and same(base.args[key], asked):
         return _MISSING
     return before.get(key, _MISSING)
+
+
+def _reported(judging: Judging, key: str, values: Mapping[str, Any]) -> Any:
+    """What the engine says of a key; `_MISSING` if nothing."""
+    if key in values or key not in judging.implied:
+        return values.get(key, _MISSING)
+    other, path, on = judging.implied[key]
+    found: Any = values.get(other, _MISSING)
+    for name in path.split("."):
+        found = found.get(name, _MISSING) if isinstance(found, Mapping) else _MISSING
+    return _MISSING if found is _MISSING else bool(found == on)
 
 
 def _verdict(judging: Judging, key: str, asked: Any, effective: Any, unmoved: Any) -> KeyVerdict:
@@ -130,12 +146,29 @@ def _changed(settings: Settings, base: Settings | None) -> frozenset[str]:
 
 
 def _side_effects(
-    judging: Judging, after: Mapping[str, Any], before: Mapping[str, Any], changed: frozenset[str]
+    judging: Judging, after: Effective, before: Effective | None, changed: frozenset[str]
 ) -> Iterable[SideEffect]:
-    for key in before:
-        if key not in after or key in changed or after[key] == before[key] or _volatile(judging, key):
+    """What one alone reports counts where both were asked in the same way; what is not there is None."""
+    if before is None:
+        return
+    keys = [*before.values, *(key for key in after.values if key not in before.values)]
+    for key in keys if after.source == before.source else (key for key in before.values if key in after.values):
+        old, new = before.values.get(key), after.values.get(key)
+        if key in changed or old == new or _volatile(judging, key):
             continue
-        yield SideEffect(key, before[key], after[key], derived=bool(judging.derived.get(key, frozenset()) & changed))
+        derived = bool(judging.derived.get(key, frozenset()) & changed)
+        if key in judging.sizes and (share := _share(old, new)) is not None:
+            if share < UNSEEN:
+                continue
+            derived = derived or share < SMALL
+        yield SideEffect(key, old, new, derived=derived)
+
+
+def _share(old: Any, new: Any) -> float | None:
+    """How far a size moved, relative to what it was."""
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)) and old:
+        return abs(new - old) / abs(old)
+    return None
 
 
 def _volatile(judging: Judging, key: str) -> bool:

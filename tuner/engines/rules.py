@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tuner.engines import Notice
+from tuner.engines.versions import ALWAYS, Span, Version
 from tuner.trial import Settings
 
 
@@ -44,13 +45,19 @@ class Asked:
 
 @dataclass(frozen=True)
 class Rule:
-    """One row: `says` gives the text, or '' where the rule does not apply."""
+    """One row: `says` gives the text, or '' where the rule does not apply; `span` the versions that it is about."""
 
     name: str
     source: str
     keys: tuple[str, ...]
     says: Callable[[Asked], str]
     severity: str = "warning"
+    span: Span = ALWAYS
+
+
+def at(rules: Iterable[Rule], version: Version) -> tuple[Rule, ...]:
+    """Those that are about this version."""
+    return tuple(rule for rule in rules if version in rule.span)
 
 
 def notices(rules: Sequence[Rule], settings: Settings, concurrency: int | None) -> list[Notice]:

@@ -1,25 +1,24 @@
 """SGLang 0.5.
 
-Any release from 0.5.3 to below 0.6 is taken; it is read by the nearest table at or below it: 0.5.3 or 0.5.17.
+Any release from 0.5.3 to below 0.6 is taken and read by its own table; one above 0.5.23 by that of 0.5.23.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.engines import Engine, Probe
-from tuner.engines.adapter import Adapter, nearest
-from tuner.engines.flags import Table, up_to
+from tuner.engines import Engine, Probe, constraints, rules, versions
+from tuner.engines.adapter import Adapter
+from tuner.engines.flags import Table
 from tuner.engines.replies import between, fields, flat, json_object
+from tuner.engines.tables import constraints as refused
 from tuner.engines.tables import effective as facts
 from tuner.engines.tables import logs as lines
 from tuner.engines.tables import sglang, sglang_rules
 from tuner.trial import Effective, Settings
 
-_KNOWN = {(0, 5, 3): (sglang.V0_5_3, sglang_rules.SGLANG_0_5_3), (0, 5, 17): (sglang.V0_5_17, sglang_rules.SGLANG)}
 _PROGRAMS = (("python*", "-m", "sglang.launch_server"), ("sglang", "serve"))
 
 
@@ -29,10 +28,18 @@ def engine(version: str | None = None) -> Engine:
     Raises:
         SpecError: a release below 0.5.3, or 0.6 and above.
     """
-    text, (table, known) = nearest("SGLang", version, _KNOWN, below=(0, 6))
-    if table is sglang.V0_5_3 and not re.match(r"0\.5\.3(?!\d)", text):
-        table = up_to(table, sglang.V0_5_17)
-    return Sglang("sglang", text, table, _PROGRAMS, lines.SGLANG, facts.SGLANG, known)
+    text, number = versions.release("SGLang", version, sglang.OLDEST, sglang.NEWEST, sglang.BELOW)
+    return Sglang(
+        "sglang",
+        text,
+        sglang.table(number),
+        _PROGRAMS,
+        lines.SGLANG,
+        facts.SGLANG,
+        rules.at(sglang_rules.SGLANG, number),
+        constraints.at(refused.SGLANG, number),
+        refused.SGLANG_DEFAULTS,
+    )
 
 
 @dataclass(frozen=True)

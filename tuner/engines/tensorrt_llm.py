@@ -1,6 +1,6 @@
-"""TensorRT-LLM 1.0 (`trtllm-serve`, PyTorch backend).
+"""TensorRT-LLM 1.0 to 1.2 (`trtllm-serve`, PyTorch backend).
 
-Any release from 1.0 to below 1.3 is taken and read by 1.0's table. A setting is a flag where 1.0 has one and else a
+Any release from 1.0 to below 1.3 is taken and read by its own table. A setting is a flag where 1.0 has one and else a
 key of the YAML file that the launch brings along; none is in both, for the file silently wins over flags.
 """
 
@@ -13,11 +13,12 @@ from typing import Any
 
 import yaml
 
-from tuner.engines import Engine, FlagError, Probe, as_json
-from tuner.engines.adapter import Adapter, after_program, nearest
+from tuner.engines import Engine, FlagError, Probe, as_json, constraints, versions
+from tuner.engines.adapter import Adapter, after_program
 from tuner.engines.commands import asked_env, split_env
 from tuner.engines.flags import Table
 from tuner.engines.replies import between, fields, json_object, literal
+from tuner.engines.tables import constraints as refused
 from tuner.engines.tables import effective as facts
 from tuner.engines.tables import logs as lines
 from tuner.engines.tables import tensorrt_llm, tensorrt_llm_rules
@@ -25,7 +26,6 @@ from tuner.trial import Effective, Launch, Settings, Slot, Value
 
 FILE = "extra_llm_api_options.yaml"
 _FILE_FLAG = "--extra_llm_api_options"
-_KNOWN = {(1, 0, 0): (tensorrt_llm.V1_0, tensorrt_llm_rules.TENSORRT_LLM)}
 _PROGRAMS = (("trtllm-serve", "serve"), ("trtllm-serve",))
 
 
@@ -35,8 +35,19 @@ def engine(version: str | None = None) -> Engine:
     Raises:
         SpecError: a release below 1.0, or 1.3 and above.
     """
-    text, (table, known) = nearest("TensorRT-LLM", version, _KNOWN, below=(1, 3))
-    return TensorrtLlm("tensorrt-llm", text, table, _PROGRAMS, lines.TENSORRT_LLM, facts.TENSORRT_LLM, known)
+    oldest, newest = tensorrt_llm.OLDEST, tensorrt_llm.NEWEST
+    text, number = versions.release("TensorRT-LLM", version, oldest, newest, tensorrt_llm.BELOW)
+    return TensorrtLlm(
+        "tensorrt-llm",
+        text,
+        tensorrt_llm.table(number),
+        _PROGRAMS,
+        lines.TENSORRT_LLM,
+        facts.TENSORRT_LLM,
+        tensorrt_llm_rules.TENSORRT_LLM,
+        constraints.at(refused.TENSORRT_LLM, number),
+        refused.TENSORRT_LLM_DEFAULTS,
+    )
 
 
 @dataclass(frozen=True)

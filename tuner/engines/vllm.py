@@ -1,6 +1,6 @@
-"""vLLM 0.11 and 0.32.
+"""vLLM 0.11 to 0.32.
 
-Any release from 0.11 to below 0.33 is taken; it is read by the nearest table at or below it (0.25.1 by 0.11's).
+Any release from 0.11 to below 0.33 is taken and read by its own table.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.engines import Engine, FlagError, Probe
-from tuner.engines.adapter import Adapter, nearest
-from tuner.engines.flags import Table, up_to
+from tuner.engines import Engine, FlagError, Probe, constraints, rules, versions
+from tuner.engines.adapter import Adapter
+from tuner.engines.flags import Table
 from tuner.engines.replies import fields, flat, json_object, labels, literal
+from tuner.engines.tables import constraints as refused
 from tuner.engines.tables import effective as facts
 from tuner.engines.tables import logs as lines
 from tuner.engines.tables import vllm, vllm_rules
 from tuner.trial import Effective, Settings
 
-_KNOWN = {(0, 11, 0): (vllm.V0_11, vllm_rules.VLLM_0_11), (0, 32, 0): (vllm.V0_32, vllm_rules.VLLM_0_32)}
 _PROGRAMS = (("vllm", "serve"), ("python*", "-m", "vllm.entrypoints.openai.api_server"))
 
 
@@ -29,10 +29,19 @@ def engine(version: str | None = None) -> Engine:
     Raises:
         SpecError: a release below 0.11, or 0.33 and above.
     """
-    text, (table, known) = nearest("vLLM", version, _KNOWN, below=(0, 33))
-    if table is vllm.V0_11 and not re.match(r"0\.11(?!\d)", text):
-        table = up_to(table, vllm.V0_32)
-    return Vllm("vllm", text, table, _PROGRAMS, lines.VLLM, facts.VLLM, known)
+    text, number = versions.release("vLLM", version, vllm.OLDEST, vllm.NEWEST, vllm.BELOW)
+    return Vllm(
+        "vllm",
+        text,
+        vllm.table(number),
+        _PROGRAMS,
+        lines.VLLM,
+        facts.VLLM,
+        rules.at(vllm_rules.VLLM, number),
+        constraints.at(refused.VLLM, number),
+        refused.VLLM_DEFAULTS,
+        vllm.variables(number),
+    )
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,8 @@ class Vllm(Adapter):
         return {"VLLM_SERVER_DEV_MODE": "1"}
 
     def model_of(self, words: Sequence[str], positionals: Sequence[str], named: str | None) -> str:
-        if named is not None and "serve" in words[:2] and self.table.engine == vllm.V0_11.engine:
-            raise FlagError("--model", "vLLM 0.11 refuses it after `serve`", f"write vllm serve {named} ...")
+        if named is not None and "serve" in words[:2] and self.table.level_key == "level":
+            raise FlagError("--model", f"{self.table.engine} refuses it after `serve`", f"write vllm serve {named} ...")
         return super().model_of(words, positionals, named)
 
     def gpus(self, settings: Settings) -> int:

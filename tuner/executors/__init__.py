@@ -17,7 +17,8 @@ class Job:
     """One launch to put to the test. `workload` decides; `compare_on` is measured on the same server after it.
 
     `base` and `base_effective` are what its settings are compared with for no-ops and side effects.
-    `verbatim`: launch the exported command, without what the tuner adds for its own reading.
+    `verbatim`: launch the exported command, without what the tuner adds for its own reading. `after`: the kinds of
+    failure that earlier launches of these settings ended with.
     """
 
     number: int
@@ -30,6 +31,7 @@ class Job:
     base_effective: Effective | None = None
     threshold: float | None = None
     verbatim: bool = False
+    after: tuple[str, ...] = ()
 
 
 class Executor(Protocol):

@@ -5,29 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from tuner.history import Caution, History
+from tuner.policy import policy
 from tuner.report import formats
 from tuner.report.facts import best_so_far, command_of, sides
 from tuner.trial import Measurement, Trial
 
-_HINTS = {
-    "port-taken": "free the port, or leave `node.port` out",
-    "gpu-busy": "somebody else uses the GPUs; see `node.foreign`",
-    "disk-full": "free disk space in the study folder",
-    "client-limited": "raise the limit of open files (ulimit -n)",
-    "shm-full": "give the server more shared memory (/dev/shm)",
-    "out-of-memory": "it does not fit: a smaller memory fraction, batch or context length, or more GPUs",
-    "bad-flag": "this version of the engine does not take the flag or the value",
-    "invalid-config": "the engine refuses this combination",
-    "unsupported": "the engine cannot do this for this model or GPU",
-    "model-not-found": "check the model's path or name, and access to it",
-    "not-installed": "the engine's program or a library of it is missing on this node",
-    "nccl": "communication between the GPUs failed; check the interconnect and NCCL settings",
-    "start-stall": "the start did nothing for too long; see the log",
-    "start-timeout": "it was not ready in time; raise `start_timeout` if it still worked",
-    "crash-under-load": "it dies under this workload; do not run it in production",
-    "hang-under-load": "it stops answering under this workload; do not run it in production",
-    "version-mismatch": "the running engine is another version than study.yaml says",
-}
 _ENDED = {
     "interrupted": "interrupted by hand",
     "abandoned": "abandoned: the tuner was killed meanwhile",
@@ -75,8 +57,9 @@ def _failures(history: History) -> Iterator[Caution]:
     for kind, trials in kinds.items():
         numbers = tuple(trial.number for trial in trials)
         failure = trials[0].failure
-        message = f": {formats.line(failure.message)}" if failure and failure.message else ""
-        hint = f" ({_HINTS[kind]})" if kind in _HINTS else ""
+        message = f": {formats.line(failure.told)}" if failure and failure.message else ""
+        way_out = (failure.way_out if failure else "") or policy(kind).way_out
+        hint = f" ({way_out})" if way_out else ""
         text = f"{formats.trial_numbers(numbers)} failed, {kind}{message}{hint}"
         yield Caution(kind, text, "the servers' logs and exit codes", trials=numbers)
 

@@ -5,13 +5,14 @@ After this, merging and identity are plain dictionary work (`tuner.space`).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from tuner import rules
-from tuner.engines import Engine, FlagError
+from tuner.engines import UNREAD, Engine, FlagError
 from tuner.errors import Fault
 from tuner.space import Changes, Domain, Option, Parameter, Stage
 from tuner.spec.faults import MOST, nearest
@@ -21,7 +22,7 @@ from tuner.spec.spaceschema import Domain as WrittenDomain
 from tuner.spec.spaceschema import Stage as WrittenStage
 from tuner.spec.yamlevents import Place
 from tuner.spec.yamlfile import Document, shown
-from tuner.trial import Value
+from tuner.trial import Settings, Value
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,14 @@ def _left_out(written: Sequence[tuple[Place, WrittenStage]], to: Binding) -> Ite
                 if engines and not any(engine in to.adapters for engine in engines):
                     missing = " or ".join(engines)
                     yield f"{kind} {name} of stage {stage.name} is left out: engines does not list {missing}"
+        for name, changes in (stage.options or {}).items():
+            for engine, change in changes.items():
+                adapter = to.adapters.get(engine)
+                if adapter is not None and _nothing_left(adapter, change):
+                    asked = {**change.args_where_known, **change.env_where_known}
+                    words = ", ".join(f"{flag} {shown(value)}" for flag, value in asked.items())
+                    missing = f"{engine} {adapter.version} does not take {words}"
+                    yield f"option {name} of stage {stage.name} is left out: {missing}"
 
 
 def flags(
@@ -103,6 +112,30 @@ def flags(
         return {}, [_flag_fault(error, document, (*place, *named[:1]))]
 
 
+def _known_args(adapter: Engine, change: Change) -> dict[str, Value]:
+    """Those of the change's `args-where-known` that this version takes, in canonical flags."""
+    known: dict[str, Value] = {}
+    for name, value in change.args_where_known.items():
+        with contextlib.suppress(FlagError):
+            known |= adapter.canonical({_bare(name): value})
+    return known
+
+
+def _known_env(adapter: Engine, change: Change) -> dict[str, str | None]:
+    """Those of the change's `env-where-known` that this version reads, as far as is known."""
+    written = {name: value or "" for name, value in change.env_where_known.items()}
+    notices = adapter.notices(Settings(adapter.name, "", env=written)) if written else ()
+    unread = {name for notice in notices if notice.rule == UNREAD for name in notice.keys}
+    return {name: value for name, value in change.env_where_known.items() if name not in unread}
+
+
+def _nothing_left(adapter: Engine, change: Change) -> bool:
+    """Whether this version takes nothing of what the change would set."""
+    meant = bool(change.args_where_known or change.env_where_known)
+    always = change.args or change.env or change.model or change.replicas
+    return meant and not always and not _known_args(adapter, change) and not _known_env(adapter, change)
+
+
 def _bare(name: str) -> str:
     return name.lstrip("-") or name
 
@@ -121,6 +154,9 @@ def _options(
         for engine, change in engines.items():
             if engine not in to.adapters:
                 continue
+            adapter = to.adapters[engine]
+            if adapter is not None and _nothing_left(adapter, change):
+                continue
             used[engine], more = _changes(document, (*place, "options", name, engine), change, engine, to)
             faults += more
         if used or not engines:
@@ -131,8 +167,10 @@ def _options(
 def _changes(document: Document, place: Place, change: Change, engine: str, to: Binding) -> tuple[Changes, list[Fault]]:
     adapter = to.adapters[engine]
     args, faults = flags(adapter, change.args, document, (*place, "args")) if adapter else ({}, [])
+    args |= _known_args(adapter, change) if adapter else {}
+    env = {**change.env, **(_known_env(adapter, change) if adapter else {})}
     model = change.model and local_model(change.model, document.file)
-    changes = Changes(args, change.env, model, change.replicas)
+    changes = Changes(args, env, model, change.replicas)
     return changes, [*faults, *_varies_fixed(document, place, change, changes, engine, to)]
 
 
@@ -144,13 +182,22 @@ def _varies_fixed(
     way_out = f"take it out of engines.{engine}, or out of the stage"
     for flag, value in made.args.items():
         if flag in fixed.args and fixed.args[flag] != value:
-            written = next((name for name in change.args if _same_flag(adapter, name, change.args[name], flag)), flag)
             rule = f"the stage varies {flag}, which engines.{engine}.args fixes to {shown(fixed.args[flag])}"
-            yield document.fault((*place, "args", written), rule, value, way_out)
+            yield document.fault((*place, *_written(adapter, change, flag)), rule, value, way_out)
     for name, text in made.env.items():
         if name in fixed.env and fixed.env[name] != text:
             rule = f"the stage varies {name}, which engines.{engine}.env fixes to {fixed.env[name]!r}"
-            yield document.fault((*place, "env", name), rule, text, way_out)
+            part = "env" if name in change.env else "env-where-known"
+            yield document.fault((*place, part, name), rule, text, way_out)
+
+
+def _written(adapter: Engine | None, change: Change, flag: str) -> Place:
+    """Where in a change a canonical flag is written."""
+    for part, args in (("args", change.args), ("args-where-known", change.args_where_known)):
+        for name, value in args.items():
+            if _same_flag(adapter, name, value, flag):
+                return (part, name)
+    return ("args", flag)
 
 
 def _same_flag(adapter: Engine | None, name: str, value: Any, flag: str) -> bool:

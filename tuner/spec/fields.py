@@ -50,7 +50,7 @@ def _model_name(value: str) -> str:
 
 
 def _engine_name(name: str) -> str:
-    if name in ("args", "env", "model", "replicas"):
+    if name in ("args", "args-where-known", "env", "env-where-known", "model", "replicas"):
         raise bad("is not an engine", f"name the engine around it: {{vllm: {{{name}: ...}}}}")
     if name not in ENGINES:
         raise bad("there is no engine of this name", nearest(name, ENGINES, "engines"))

@@ -1,12 +1,14 @@
-"""Is there room on the node for what a search space asks for? What can never fit is told before anything starts."""
+"""Is there room on the node for what a search space asks for, and would its engine start with it? What can never be is
+told before anything starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, product
+from typing import Any, TypeAlias
 
-from tuner.engines import Engine
+from tuner.engines import Engine, Notice
 from tuner.errors import Fault
 from tuner.space import Option, SearchSpace, Stage
 from tuner.spec.yamlevents import Place
@@ -16,15 +18,18 @@ from tuner.trial import Scalar
 Chosen: TypeAlias = "dict[str, Scalar]"
 
 
+MOST_TRIED = 200  # choices in the stages before, for an option that is refused with each of them
 MOST_COUNTS = 20_000  # more than any space that people write needs; what is left then is told at its launch
 
 
 @dataclass(frozen=True)
 class Node:
-    """The node as far as it is known beforehand: how many GPUs, and the adapters of the engines started on it."""
+    """The node as far as it is known beforehand: how many GPUs, the adapters of the engines started on it, and the
+    config.json of the model that each of them loads, where it is at hand."""
 
     gpus: int
     adapters: Mapping[str, Engine]
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def faults(
@@ -46,6 +51,33 @@ def faults(
                 yield from _ranges(document, places[stage.name], on, index, node)
     except _TooMany:
         return
+
+
+def refused(document: Document, places: Mapping[str, Place], space: SearchSpace, node: Node) -> Iterator[Fault]:
+    """Each option that its engine would not start with, whatever is chosen before it, by what is known of the engine
+    and of its model. What depends on that choice is told at the launch (`Engine.refusals`)."""
+    for engine, adapter in node.adapters.items():
+        on = _On(space, engine, adapter)
+        for index, stage in enumerate(space.stages if on.used else ()):
+            for option in on.own(stage):
+                if why := _always(on, index, option, node.models.get(engine)):
+                    at = (*places[stage.name], "options", option.name, engine)
+                    yield document.fault(at, f"{engine} {adapter.version} would not start: {why}")
+
+
+def _always(on: _On, index: int, option: Option, model: Mapping[str, Any] | None) -> str:
+    """Why it is refused with every choice before it; '' where one lets it start, or there are too many to try."""
+    stages = [stage for stage in on.space.stages[:index] if stage.options]
+    put_on = _put_on(on, on.space.stages[index])
+    offered = [on.offered(on.space.stages.index(stage)) for stage in stages]
+    why = ""
+    for tried, chosen in enumerate(islice(product(*offered), MOST_TRIED + 1)):
+        before = {stage.name: each.name for stage, each in zip(stages, chosen, strict=True)}
+        notices = on.refusals({**before, **put_on, on.space.stages[index].name: option.name}, model)
+        if not notices or tried == MOST_TRIED:
+            return ""
+        why = why or notices[0].text
+    return why
 
 
 class _TooMany(Exception):
@@ -80,6 +112,12 @@ class _On:
             raise _TooMany
         settings = self.space.settings(chosen)
         return self._adapter.gpus(settings) * settings.replicas
+
+    def refusals(self, chosen: Mapping[str, Scalar], model: Mapping[str, Any] | None) -> Sequence[Notice]:
+        settings = self.space.settings(chosen)
+        if model is not None and settings.model != self.space.models.get(self.engine, self.space.model):
+            model = None  # another checkpoint than the one that was read
+        return self._adapter.refusals(settings, model=model)
 
     def least(self, index: int, before: Chosen, held: Mapping[str, Scalar], enough: int) -> int:
         """The fewest GPUs with `held` on any choice in the stages before: choice by choice, until it is enough or

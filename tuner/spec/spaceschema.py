@@ -45,10 +45,17 @@ Number = Annotated[Any, BeforeValidator(_number)]
 
 
 class Change(Model):
-    """What an option changes on one engine."""
+    """What an option changes on one engine. Of what is `where_known` each is left out where the engine's version does
+    not have the flag or the value, or does not read the variable; with the last of it goes the option."""
 
     args: dict[str, Any] = Field(default_factory=dict, max_length=500)
+    args_where_known: Annotated[dict[str, Any], Field(alias="args-where-known", max_length=500)] = Field(
+        default_factory=dict
+    )
     env: dict[EnvName, EnvValue | None] = Field(default_factory=dict)
+    env_where_known: Annotated[dict[EnvName, EnvValue | None], Field(alias="env-where-known")] = Field(
+        default_factory=dict
+    )
     model: ModelName | None = None
     replicas: Annotated[int, Field(ge=1, le=1024)] | None = None
 

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import PurePath
 from typing import Any, ClassVar, Literal
@@ -93,6 +93,7 @@ class Dialect:
     model: str
     asked: dict[str, Any]
     out_of_memory: bool = False
+    room: int | None = None  # tokens that fit into the KV pool where somebody else holds memory
     version: str = ""
     child_pid: int = 0
     shape: Shape = field(init=False)
@@ -156,7 +157,7 @@ class Dialect:
         fits = memory(self.setup)
         if self.out_of_memory and fits.fits:
             return Memory(fits.weights_gib, fits.kv_gib, fits.kv_tokens, "capture")
-        return fits
+        return fits if self.room is None else replace(fits, kv_tokens=min(self.room, fits.kv_tokens))
 
     def get(self, flag: str, default: Any = None) -> Any:
         value = self.asked.get(flag)

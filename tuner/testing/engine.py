@@ -34,7 +34,14 @@ from tuner.testing.faults import Faults
 from tuner.testing.http import Connection, Request
 from tuner.testing.performance import Clock, slowdown, start_seconds
 from tuner.testing.processes import Child, fork
+from tuner.trial import is_secret
 
+BROKEN_CACHE = """Traceback (most recent call last):
+  File "/venv/lib/python3.12/site-packages/triton/runtime/cache.py", line 91, in get_group
+    grp_contents = json.load(f)
+  File "/home/user/.triton/cache/5K2/__grp__fused_moe_kernel.json"
+json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
+"""
 _REACTION_S = 1.0  # until an engine notices that its child has died
 _WARM_UP_S = 0.1  # SGLang: from listening to ready
 _DRAIN_POLL_S = 0.1
@@ -51,7 +58,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "no-model" in asked:
         say(f"OSError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '{dialect.model}'.\n")
         return 1
+    if "broken-cache" in asked and "TRITON_CACHE_DIR" not in os.environ:
+        say(BROKEN_CACHE)
+        return 1
+    if "leak" in asked:
+        held = {name: value for name, value in os.environ.items() if is_secret(name)}
+        say(f"non-default args: {held}\n" + "".join(f"using {value}\n" for value in held.values()))
+        say(f"GatedRepoError: 401 Client Error. Access to {dialect.model} is restricted, not with {held}\n")
+        return 1
+    if "dead-gpu" in asked:
+        say("torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n")
+        return 1
     dialect.out_of_memory = "oom" in asked
+    dialect.room = int(asked.number("memory-held")) or None
     listener = bind(dialect, asked) if dialect.listen.early else None
     if dialect.listen.early and listener is None:
         return port_taken(dialect)

@@ -5,6 +5,10 @@ At the start
     oom                  out of memory while CUDA graphs are captured
     bad-flag             a flag is not known: usage, exit 2
     no-model             the model's name is neither a folder nor a repository: exit 1
+    memory-held=TOKENS   starts as if somebody else held the GPUs' memory: room for so many tokens in the KV pool
+    broken-cache         a file of Triton's cache is broken, unless TRITON_CACHE_DIR names another: exit 1
+    leak                 every secret of the environment in the log, then a model that may not be read: exit 1
+    dead-gpu             the GPU has an error that only a reset mends: exit 1
     hang-load            the start stands still half-way: no log, no CPU time, no listener
     never-ready          listens and answers 503 to /health for ever
     accept-hang          takes connections and never answers one
@@ -32,11 +36,11 @@ from dataclasses import dataclass
 
 _NUMBERS = {
     "health-503", "die-after", "hang-after", "err500", "drop", "empty", "slow-first", "wrong-usage", "chunk-tokens",
-    "drain",
+    "drain", "memory-held",
 }  # fmt: skip
 _WORDS = {
     "port-taken", "oom", "bad-flag", "no-model", "hang-load", "never-ready", "accept-hang", "models-early",
-    "ignore-term", "zombie-health",
+    "ignore-term", "zombie-health", "broken-cache", "dead-gpu", "leak",
 }  # fmt: skip
 _TEXTS = {"exit", "orphan"}
 

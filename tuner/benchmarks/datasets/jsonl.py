@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
@@ -50,11 +51,19 @@ def _prompt(line: Mapping[str, Any], workload: Workload, number: int) -> str | t
         return clean(prompt)
     if not _are_messages(messages) or prompt is not None:
         rule = "a line has either `prompt`, a text, or `messages`, a list of {role, content}"
-        raise fault(workload, rule, ", ".join(line)[:100] or "no key", WAY_OUT, number)
+        raise fault(workload, rule, _shown(line), WAY_OUT, number)
     if workload.endpoint != "chat":
         way_out = "choose endpoint: chat (--backend openai-chat), or write `prompt`"
         raise fault(workload, "messages can only be sent to the chat endpoint", workload.endpoint, way_out, number)
     return tuple(messages)  # type: ignore[arg-type]
+
+
+def _shown(line: Mapping[str, Any]) -> str:
+    """What of a line is wrong: the value of the key that is there, else which keys are."""
+    there = [name for name in ("prompt", "messages") if name in line]
+    if len(there) == 1:
+        return f"{there[0]}: {json.dumps(line[there[0]], ensure_ascii=False)}"[:100]
+    return ", ".join(line)[:100] or "no key"
 
 
 def _are_messages(messages: Any) -> bool:

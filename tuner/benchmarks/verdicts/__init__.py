@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tuner.benchmarks import Run, Workload
 from tuner.benchmarks.verdicts import answers, conditions, figures
@@ -24,14 +24,11 @@ def check(subject: Run | Measurement, workload: Workload) -> tuple[Verdict, ...]
     """Every objection to what was measured, checked against what was asked.
 
     Of a measurement each repeat is checked, or the metrics if it has none; metrics that were not recorded are not
-    missed. A run is also checked by its responses and by what the client and the server's counters say of it.
+    missed. A run is also checked by its responses and by what the client and the server's counters say of it; one
+    that was ended since it could not win says its bound and nothing else, one in which no request succeeded why.
     """
     if isinstance(subject, Run):
-        return (
-            *figures.objections(subject.metrics, workload, subject.facts, subject.responses),
-            *answers.objections(subject, workload),
-            *conditions.objections(subject, workload),
-        )
+        return tuple(_of_run(subject, workload))
     passes: Sequence[Mapping[str, float]] = subject.repeats or (subject.metrics,)
     found = [verdict for metrics in passes for verdict in figures.objections(metrics, workload)]
     return (*dict.fromkeys(found), *conditions.by_shape(subject.metrics, workload))
@@ -59,6 +56,16 @@ def steady(previous: float, latest: float, tolerance: float = STEADY_TOLERANCE) 
     if not (math.isfinite(previous) and math.isfinite(latest)):
         return False
     return abs(latest - previous) <= tolerance * max(abs(previous), abs(latest))
+
+
+def _of_run(run: Run, workload: Workload) -> Iterator[Verdict]:
+    if run.bound is not None:
+        yield from conditions.ended(run)
+        return
+    yield from figures.objections(run.metrics, workload, run.facts, run.responses)
+    if not figures.none_succeeded(run.metrics):
+        yield from answers.objections(run, workload)
+        yield from conditions.objections(run, workload)
 
 
 def _without_numbers(message: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tuner.benchmarks import Response, Run, Workload
@@ -73,14 +72,3 @@ def _more_events(good: Sequence[Response]) -> Iterator[Verdict]:
     if tokens and events > tokens * (1 + TOKENS_TOLERANCE) + EVENTS_WITHOUT_TOKEN * len(good):
         message = f"{events} events with text came, the server counted {tokens} tokens (ratio {tokens / events:.2f})"
         yield Verdict("output-tokens", True, message)
-
-
-def failures(responses: Sequence[Response]) -> str:
-    """The classes of failed requests, the most frequent first, each with its most frequent error."""
-    failed = [response for response in responses if not response.success]
-    kinds = Counter(response.failure for response in failed)
-    parts = []
-    for kind, count in kinds.most_common(4):
-        errors = Counter(response.error for response in failed if response.failure == kind)
-        parts.append(f"{count} x {kind}: {errors.most_common(1)[0][0]}".rstrip(": "))
-    return "; ".join(parts)

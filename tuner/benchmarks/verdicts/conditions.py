@@ -20,7 +20,7 @@ COLD = 1.5
 
 
 def objections(run: Run, workload: Workload) -> Iterator[Verdict]:
-    yield from _ended(run)
+    yield from ended(run)
     yield from _client(run, workload)
     yield from _arrivals(run, workload)
     yield from _queue(run, workload)
@@ -30,18 +30,22 @@ def objections(run: Run, workload: Workload) -> Iterator[Verdict]:
     yield from _approximate(run)
 
 
+def ended(run: Run) -> Iterator[Verdict]:
+    """Of a run that did not come to its own end."""
+    if run.bound is not None:
+        message = "the pass was ended, as it could not reach the throughput to beat any more:"
+        bound = f"{run.bound:.1f} tokens per second is the most it could have reached, a bound and no result"
+        yield Verdict("stopped-early", False, f"{message} {bound}")
+    elif run.stopped_early:
+        yield Verdict("stopped-early", False, "the pass was ended before its last answer")
+    if run.facts.get("timed_out"):
+        yield Verdict("timed-out", False, "the pass did not end within its time")
+
+
 def by_shape(metrics: Mapping[str, float], workload: Workload) -> Iterator[Verdict]:
     """What figures alone say of the conditions."""
     yield from _stall(metrics, workload)
     yield from _waves(metrics, workload)
-
-
-def _ended(run: Run) -> Iterator[Verdict]:
-    if run.stopped_early:
-        bound = f"; it could have reached {run.bound:.1f} tokens per second at most" if run.bound is not None else ""
-        yield Verdict("stopped-early", False, f"the pass was ended before its last answer{bound}")
-    if run.facts.get("timed_out"):
-        yield Verdict("timed-out", False, "the pass did not end within its time")
 
 
 def _client(run: Run, workload: Workload) -> Iterator[Verdict]:

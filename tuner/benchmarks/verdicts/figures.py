@@ -10,7 +10,8 @@ from typing import Any
 
 from tuner.benchmarks import Response, Workload
 from tuner.benchmarks.bound import TEMPLATE_TOKENS, TOKENIZER_SLACK, TOKENS_PER_WORD
-from tuner.benchmarks.verdicts.answers import EVENTS_WITHOUT_TOKEN, TOKENS_TOLERANCE, failures
+from tuner.benchmarks.failed import failures
+from tuner.benchmarks.verdicts.answers import EVENTS_WITHOUT_TOKEN, TOKENS_TOLERANCE
 from tuner.trial import Verdict
 
 FAILED_SHARE_ALLOWED = 0.0
@@ -37,7 +38,11 @@ def objections(
     facts: Mapping[str, Any] = NO_FACTS,
     responses: Sequence[Response] = (),
 ) -> Iterator[Verdict]:
-    """`facts` and `responses` of the run, where the figures are of one of ours."""
+    """`facts` and `responses` of the run, where the figures are of one of ours. Of a run in which nothing succeeded
+    only that: its figures are of nothing."""
+    if none_succeeded(metrics):
+        yield from _complete(metrics, workload, facts, responses)
+        return
     yield from _possible(metrics)
     yield from _within_their_duration(metrics, workload)
     if not responses:  # those know their events
@@ -46,6 +51,11 @@ def objections(
     yield from _output_tokens(metrics, workload, responses)
     yield from _input_tokens(metrics, workload, facts)
     yield from _consistent(metrics)
+
+
+def none_succeeded(metrics: Mapping[str, float]) -> bool:
+    """Whether the figures say so; those that do not tell do not."""
+    return metrics.get("completed", metrics.get("success_rate")) == 0
 
 
 def _possible(metrics: Mapping[str, float]) -> Iterator[Verdict]:

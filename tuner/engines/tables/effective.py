@@ -6,6 +6,7 @@ Sources: vLLM 0.32.0 config classes; SGLang 0.5.3 server_args.py (the _handle_* 
 from __future__ import annotations
 
 from tuner.engines.judging import Judging
+from tuner.engines.logged import KV_TOKENS
 
 # Fields of vLLM's configuration whose flag has another name.
 VLLM_FIELDS = {
@@ -42,6 +43,10 @@ VLLM = Judging(
         ),
         "cudagraph-capture-sizes": frozenset({"max-num-seqs", "max-cudagraph-capture-size", "compilation-config"}),
         "max-cudagraph-capture-size": frozenset({"max-num-seqs", "cudagraph-capture-sizes", "compilation-config"}),
+        KV_TOKENS: frozenset(
+            {"gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-dtype", "speculative-config"}
+        ),
+        "log.graphs_captured": frozenset({"max-num-seqs", "compilation-config", "enforce-eager", "speculative-config"}),
         "distributed-executor-backend": frozenset({"tensor-parallel-size", "pipeline-parallel-size"}),
         "parallel_config.world_size": frozenset({"tensor-parallel-size", "pipeline-parallel-size"}),
         "parallel_config.world_size_across_dp": frozenset(
@@ -53,6 +58,7 @@ VLLM = Judging(
         r"cache_config\.(kv_cache_(size_tokens|max_concurrency|memory_bytes)|num_(gpu|cpu)_blocks)",
         r"(model_config|vllm_config)\.served_model_name|.*timeout.*|profiler-config.*|shutdown_timeout",
     ),
+    sizes=frozenset({KV_TOKENS}),
     enums={"cudagraph_mode": _CUDAGRAPH_MODES, "mode": _COMPILATION_MODES, "level": _COMPILATION_MODES},
 )
 
@@ -60,7 +66,18 @@ _SPECULATION = frozenset(
     {"speculative-algorithm", "speculative-num-steps", "speculative-eagle-topk", "speculative-num-draft-tokens"}
 )
 _DP_ATTENTION = frozenset({"enable-dp-attention", "dp-size"})
-_GRAPHS = frozenset({"cuda-graph-max-bs", "cuda-graph-bs", "disable-cuda-graph", "cuda-graph-max-bs-decode"})
+_RUNNING = frozenset({"max-running-requests"})
+_GRAPHS = frozenset(
+    {
+        "cuda-graph-max-bs-prefill",
+        "cuda-graph-bs-decode",
+        "cuda-graph-config",
+        "cuda-graph-max-bs",
+        "cuda-graph-bs",
+        "disable-cuda-graph",
+        "cuda-graph-max-bs-decode",
+    }
+)
 
 SGLANG = Judging(
     benign=frozenset(
@@ -73,20 +90,30 @@ SGLANG = Judging(
     derived={
         # Reserved from chunk, graph batch sizes, parallel sizes and speculation before anything else is decided.
         "mem-fraction-static": _DP_ATTENTION | _SPECULATION | _GRAPHS | {"chunked-prefill-size", "tp-size", "pp-size"},
+        KV_TOKENS: _DP_ATTENTION | _SPECULATION | _GRAPHS | {"chunked-prefill-size", "tp-size", "pp-size"},
         "schedule-conservativeness": _DP_ATTENTION,
         "chunked-prefill-size": _DP_ATTENTION,
         "cuda-graph-max-bs": _GRAPHS,
         "cuda-graph-bs": _GRAPHS | {"tp-size"},
-        "cuda-graph-config": _GRAPHS,
+        "cuda-graph-config": _GRAPHS | _SPECULATION,
+        "cuda-graph-max-bs-decode": _GRAPHS,
+        "cuda-graph-bs-decode": _GRAPHS,
+        "internal_states.max_speculative_num_draft_tokens": _SPECULATION,
+        "internal_states.effective_max_running_requests_per_dp": _RUNNING,
+        "log.max_running_requests": _RUNNING,
+        "log.decode_graph": _GRAPHS,
         "speculative-draft-model-path": _SPECULATION,
         "speculative-num-steps": _SPECULATION,
         "speculative-eagle-topk": _SPECULATION,
         "speculative-num-draft-tokens": _SPECULATION,
         "ep-size": frozenset({"moe-a2a-backend"}),
         "page-size": frozenset({"attention-backend"}),
+        "log.attention_backend": frozenset({"attention-backend"}),
         "max-micro-batch-size": frozenset({"max-running-requests"}),
         "pp-max-micro-batch-size": frozenset({"max-running-requests"}),
     },
+    sizes=frozenset({KV_TOKENS}),
+    implied={"disable-cuda-graph": ("cuda-graph-config", "decode.backend", "disabled")},
     volatile=(
         r"random-seed|host|(.*[-_])?port|.*-addr|served_model_name|.*time.*|.*timestamp.*|weight-version|status",
         r"internal_states\.(memory_usage|last_gen_throughput|avg_spec|step_time|load|graph|.*throughput).*",
@@ -97,5 +124,6 @@ SGLANG = Judging(
 TENSORRT_LLM = Judging(
     benign=frozenset({("backend", "trt", "tensorrt"), ("speculative_config.decoding_type", "Eagle", "Eagle3")}),
     derived={"kv_cache_free_gpu_memory_fraction": frozenset({"kv_cache_config"})},
+    sizes=frozenset({KV_TOKENS}),
     volatile=(r"server_info\.(.*time.*|.*stamp.*|.*port|status)",),
 )

@@ -6,6 +6,7 @@ A rule speaks of flags and of how many requests come at once, never of a study. 
 from __future__ import annotations
 
 from tuner.engines.rules import Asked, Rule, when
+from tuner.engines.versions import span
 
 _SPECULATIVE_PLACES = 48
 
@@ -26,14 +27,6 @@ def _attention_without_ranks(asked: Asked) -> str:
         asked.on("enable-dp-attention") and asked.number("dp-size", 1) < 2,
         "enable-dp-attention does nothing without dp-size: it is switched off again, only some memory stays reserved "
         "(on 8 x H200 mem-fraction-static 0.897 -> 0.881); give dp-size, which must divide tp-size",
-    )
-
-
-def _attention_indivisible(asked: Asked) -> str:
-    tp, dp = asked.number("tp-size", 1), asked.number("dp-size", 1)
-    return when(
-        asked.on("enable-dp-attention") and dp > 1 and tp % dp != 0,
-        f"dp-size {dp} does not divide tp-size {tp}: the start ends in an assertion without words",
     )
 
 
@@ -128,15 +121,6 @@ SGLANG = (
         "note",
     ),
     Rule(
-        "cache-excludes-hicache",
-        "SGLang 0.5.3 server_args._handle_hicache: ValueError",
-        ("disable-radix-cache", "enable-hierarchical-cache"),
-        lambda asked: when(
-            asked.on("disable-radix-cache") and asked.on("enable-hierarchical-cache"),
-            "enable-hierarchical-cache needs the radix cache: the start is refused",
-        ),
-    ),
-    Rule(
         "lmcache-ignored",
         "SGLang 0.5.3 scheduler.init_memory_pool_and_cache: order of its branches",
         ("enable-lmcache", "enable-hierarchical-cache"),
@@ -161,16 +145,6 @@ SGLANG = (
         _attention_without_ranks,
     ),
     Rule(
-        "dp-attention-indivisible",
-        "SGLang 0.5.3 server_args._handle_data_parallelism: assert tp_size % dp_size == 0",
-        ("dp-size", "tp-size"),
-        _attention_indivisible,
-    ),
-)
-
-SGLANG_0_5_3 = (
-    *SGLANG,
-    Rule(
         "chunk-before-division",
         "SGLang 0.5.3 server_args._handle_gpu_memory_settings runs before _handle_data_parallelism",
         ("chunked-prefill-size", "mem-fraction-static", "dp-size"),
@@ -184,6 +158,7 @@ SGLANG_0_5_3 = (
             "speculative-algorithm" in asked and asked.on("enable-mixed-chunk"),
             "speculation switches enable-mixed-chunk (and the overlap schedule) off",
         ),
+        span=span("..0.5.10"),
     ),
     Rule(
         "expert-parallel-rewritten",

@@ -6,22 +6,7 @@ A rule speaks of flags and of how many requests come at once, never of a study. 
 from __future__ import annotations
 
 from tuner.engines.rules import Asked, Rule, when
-
-
-def _fewer_tokens_than_sequences(asked: Asked) -> str:
-    tokens, sequences = asked.number("max-num-batched-tokens", 0), asked.number("max-num-seqs", 0)
-    return when(
-        0 < tokens < sequences,
-        f"max-num-batched-tokens {tokens} is below max-num-seqs {sequences}: the start is refused; raise the first",
-    )
-
-
-def _tokens_below_context(asked: Asked) -> str:
-    tokens, context = asked.number("max-num-batched-tokens", 0), asked.number("max-model-len", 0)
-    return when(
-        asked.off("enable-chunked-prefill") and 0 < tokens < context,
-        f"without chunked prefill max-num-batched-tokens ({tokens}) must reach max-model-len ({context})",
-    )
+from tuner.engines.versions import span
 
 
 def _few_places(asked: Asked) -> str:
@@ -46,19 +31,7 @@ def _graphs_beyond_sequences(asked: Asked) -> str:
     )
 
 
-_VLLM = (
-    Rule(
-        "tokens-below-sequences",
-        "vLLM 0.11 and 0.32, SchedulerConfig validation",
-        ("max-num-batched-tokens", "max-num-seqs"),
-        _fewer_tokens_than_sequences,
-    ),
-    Rule(
-        "tokens-below-context",
-        "vLLM 0.11 and 0.32, SchedulerConfig validation",
-        ("max-num-batched-tokens", "max-model-len", "enable-chunked-prefill"),
-        _tokens_below_context,
-    ),
+VLLM = (
     Rule("few-places", "vLLM scheduler: max_num_seqs requests run", ("max-num-seqs",), _few_places, "note"),
     Rule(
         "eager-wins",
@@ -67,51 +40,13 @@ _VLLM = (
         _eager_and_compiled,
     ),
     Rule(
-        "expert-balance-without-experts",
-        "vLLM ParallelConfig: EPLB needs expert parallelism",
-        ("enable-eplb",),
-        lambda asked: when(
-            asked.on("enable-eplb") and not asked.on("enable-expert-parallel"),
-            "enable-eplb needs enable-expert-parallel: the start is refused",
-        ),
-    ),
-)
-
-VLLM_0_11 = (
-    *_VLLM,
-    Rule(
         "chunked-prefill-forced",
         "vLLM 0.11.0 EngineArgs._set_default_args: True for generative models under V1",
         ("enable-chunked-prefill",),
         lambda asked: when(
             asked.off("enable-chunked-prefill"), "vLLM 0.11 switches chunked prefill on for generative models anyway"
         ),
-    ),
-    Rule(
-        "async-scheduling-refused",
-        "vLLM 0.11.0 EngineArgs.create_engine_config: ValueError",
-        ("async-scheduling", "speculative-config", "pipeline-parallel-size"),
-        lambda asked: when(
-            asked.on("async-scheduling")
-            and ("speculative-config" in asked or asked.number("pipeline-parallel-size", 1) > 1),
-            "vLLM 0.11 refuses async-scheduling with speculation or pipeline parallelism",
-        ),
-    ),
-    Rule(
-        "draft-model-refused",
-        "vLLM 0.11.0 SpeculativeConfig: NotImplementedError",
-        ("speculative-config",),
-        lambda asked: when(
-            asked.part("speculative-config", "method") == "draft_model", "vLLM 0.11 has no draft_model speculation"
-        ),
-    ),
-    Rule(
-        "partial-prefills",
-        "vLLM 0.11.0: concurrent partial prefills are not in V1",
-        ("max-num-partial-prefills",),
-        lambda asked: when(
-            asked.number("max-num-partial-prefills", 1) != 1, "the V1 engine takes no max-num-partial-prefills but 1"
-        ),
+        span=span("..0.12"),
     ),
     Rule(
         "unused-in-v1",
@@ -122,10 +57,6 @@ VLLM_0_11 = (
             "swap-space and num-lookahead-slots are accepted and do nothing in the V1 engine",
         ),
     ),
-)
-
-VLLM_0_32 = (
-    *_VLLM,
     Rule(
         "performance-mode-without-room",
         "vLLM 0.32.0: performance_mode fills only values that are unset",
@@ -139,12 +70,14 @@ VLLM_0_32 = (
     ),
     Rule(
         "async-scheduling-default",
-        "vLLM 0.32.0: async_scheduling is on unless it cannot be",
+        "vLLM 0.14 to 0.32, SchedulerConfig.async_scheduling is None: on unless it cannot be",
         ("async-scheduling",),
         lambda asked: when(
-            asked.on("async-scheduling"), "async scheduling is on by default in 0.32; its off is what can be measured"
+            asked.on("async-scheduling"),
+            "async scheduling is on by default from 0.14 on; its off is what can be measured",
         ),
         "note",
+        span("0.14.."),
     ),
     Rule(
         "all2all-rewritten",
