@@ -72,7 +72,7 @@ def test_vllm_reports_by_flag() -> None:
 
 
 def test_vllm_is_judged_where_the_cpu_platform_overrides_it() -> None:
-    asked = {
+    asked: dict[str, Any] = {
         "enable-prefix-caching": True,
         "enforce-eager": True,
         "block-size": 64,
@@ -329,7 +329,7 @@ def test_the_published_dp_attention_is_a_no_op_in_0_5_3() -> None:
         SideEffect("mem-fraction-static", 0.897, 0.881, derived=True),
         SideEffect("kv-cache-tokens", 629_000, 601_000, derived=True),
     )
-    spec = {"speculative-algorithm": "EAGLE", "speculative-num-steps": 1, "speculative-eagle-topk": 1,
+    spec: dict[str, Any] = {"speculative-algorithm": "EAGLE", "speculative-num-steps": 1, "speculative-eagle-topk": 1,
             "speculative-num-draft-tokens": 2}  # fmt: skip
     after = info(
         0.882, 560_000, max_running_requests=48, **{key.replace("-", "_"): value for key, value in spec.items()}

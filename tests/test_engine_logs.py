@@ -233,7 +233,7 @@ CAUSES = [
     ("port-taken", "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network"),
     ("shm-full", "RuntimeError: unable to open shared memory object </torch_1> in read-write mode: No such file"),
     ("shm-full", "Error while creating shared memory segment /dev/shm/nccl-abc (size 9637888)"),
-    ("disk-full", "OSError: [Errno 28] No space left on device: '/root/.cache/x'"),
+    ("disk-full", "OSError: [Errno 28] No space left on device: '/var/cache/x'"),
     ("node-sick", "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered"),
     ("node-sick", "RuntimeError: No CUDA GPUs are available"),
     ("model-gated", "huggingface_hub.errors.GatedRepoError: 401 Client Error."),

@@ -272,3 +272,18 @@ def test_secrets_reach_the_server_and_nothing_that_is_kept(folder: Path, monkeyp
     stored = json.dumps(records_of_trials.dump_outcome(outcome)) + str(outcome.failure) + repr(outcome)
     assert not [value for value in SECRETS.values() if value in stored]
     assert outcome.failure.kind == "model-gated"
+
+
+def test_what_could_not_start_is_not_launched(folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"num_attention_heads": 12}')
+    bench = Bench(folder)
+    outcome = bench.run(replace(PLAIN, model=str(model)))
+    assert outcome.failure is not None
+    assert outcome.failure.kind == "invalid-config"
+    assert outcome.failure.message.startswith("not launched, as it could not start: ")
+    assert "12" in outcome.failure.message
+    assert outcome.command.startswith("python3 -m sglang.launch_server")
+    assert bench.identities == []
+    assert not (folder / "server.log").exists()

@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "tuner"
 # Lowest first; modules of one line may import each other. A name stands for the module or for all below a package.
 LAYERS = [
-    ["tuner", "tuner.errors", "tuner.rules", "tuner.locate", "tuner.policy", "tuner.descriptors"],
+    ["tuner", "tuner.errors", "tuner.rules", "tuner.locate", "tuner.policy", "tuner.descriptors", "tuner.modelconfig"],
     ["tuner.trial", "tuner.objective", "tuner.redaction"],
     ["tuner.space"],
     ["tuner.engines"],

@@ -59,6 +59,9 @@ class Adapter:
     def gpus(self, settings: Settings) -> int:
         return int(str(settings.args.get(self._flag("tp" if self.name != "tensorrt-llm" else "tp_size"), 1)))
 
+    def refusals(self, settings: Settings, gpus: int | None = None, model: object = None) -> tuple[()]:
+        return ()
+
     def _flag(self, name: str) -> str:
         for flag, aliases in FLAGS[self.name].items():
             if name == flag or name in aliases:

@@ -19,6 +19,7 @@ from tuner.engines import Engine
 from tuner.errors import TunerError
 from tuner.executors import Job
 from tuner.launchers import Identity, Launcher
+from tuner.modelconfig import model_config
 from tuner.node import gpu
 from tuner.reading import read_effective, starving, version_mismatch
 from tuner.redaction import known, scrubbed
@@ -97,6 +98,9 @@ def evaluate(
         StorageError: the server's identity could not be recorded (nothing is left running).
     """
     launch = _lent(place.engine.launch(job.settings, slot, reading=not job.verbatim), place, job, slot)
+    if why := _refused(job, place):
+        failure = Failure("invalid-config", f"not launched, as it could not start: {why}", hop="launch")
+        return Outcome(failure=failure, command=shell(launch.argv, launch.env), fingerprint=launch.fingerprint)
     found = _Findings(records=slot.folder / RECORDS if place.benchmark.records else None)
     try:
         with _server(launch, place, slot, record, stop, notify) as server:
@@ -115,6 +119,12 @@ def evaluate(
         notes=tuple(found.notes),
     )
     return scrubbed(outcome, known({**os.environ, **launch.env, **launch.own_env}))
+
+
+def _refused(job: Job, place: Place) -> str:
+    """Why the engine would end before it is ready, as far as that is known beforehand."""
+    gpus = len(place.gpus) or None
+    return "; ".join(n.text for n in place.engine.refusals(job.settings, gpus, model_config(job.settings.model)))
 
 
 def _measure(

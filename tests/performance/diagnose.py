@@ -50,11 +50,13 @@ def main() -> None:
         for what, where, noise in (("start", 0.0, ""), ("middle", 0.5, ""), ("end", 1.0, ""), ("noisy", 0.9, NOISY)):
             log = LogTail(path)
             write(path, asked.mb, where, noise)
-            begun = time.perf_counter()
+            begun, busy = time.perf_counter(), time.process_time()
             failure = diagnose(engine("vllm"), log, 1)
-            took = time.perf_counter() - begun
+            took, busy = time.perf_counter() - begun, time.process_time() - busy
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(f"{what:8} {path.stat().st_size / 1e6:6.0f} MB  {took:5.2f} s  peak {peak:4.0f} MB  {failure}")
+            size = path.stat().st_size / 1e6
+            spent = f"{took:5.2f} s ({busy:.2f} s of CPU)"
+            print(f"{what:8} {size:6.0f} MB  {spent}  peak {peak:4.0f} MB  {failure}")
             path.unlink()
 
 

@@ -17,7 +17,7 @@ _OF_A_KIND = 2  # places kept of lines that differ in numbers alone
 _MOST_LOOKED_AT = 150_000
 # One plain search each over the whole log: what causes have and hardly any other line of a healthy server. That
 # something died is said last, and the end is read whole.
-_WORDS = (b"rror", b"xception", b"out of memory")
+_WORDS = (b"rror", b"xception")
 _NUMBER = re.compile(rb"\d+")
 _CALM = (b"INFO", b"DEBUG", b"WARNING", b"[I]", b"[W]")  # what the levels of lines without an error look like
 _LEVEL, _SHAPE = 120, 300  # where in a line its level stands; what of it tells it from others

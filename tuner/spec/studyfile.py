@@ -16,6 +16,7 @@ from tuner.benchmarks.hub import is_hub_name
 from tuner.engines import ENGINES, Engine, FlagError
 from tuner.engines.commands import split_env
 from tuner.errors import Fault, SpecError
+from tuner.modelconfig import model_config
 from tuner.objective import METHODS, Method, Objective
 from tuner.space import Changes, Option, SearchSpace
 from tuner.spec import (
@@ -54,7 +55,7 @@ def load(path: Path, method: str | None = None, adapters: Adapters = engines.eng
     parts, more = _bound(document, study, written, adapters)
     faults += more
     if not faults and written is not None:
-        faults += islice(_too_large(document, study, written, parts), MOST)
+        faults += islice(_cannot_start(document, study, written, parts), MOST)
     if faults:
         raise SpecError(ordered(faults))
     return _spec(file, folder, study, parts, written, method)
@@ -155,15 +156,20 @@ def _bound(
     return _Parts(specs, space, had, bound.notes), [*faults, *bound.faults, *more]
 
 
-def _too_large(document: Document, study: schema.Study, written: Written, parts: _Parts) -> Iterator[Fault]:
-    """What takes more GPUs than the node has, where the study says how many it has and starts servers on them."""
+def _cannot_start(document: Document, study: schema.Study, written: Written, parts: _Parts) -> Iterator[Fault]:
+    """What takes more GPUs than the node has, and what no choice before it lets start, where the study says how many
+    GPUs there are and starts servers on them."""
     node = _node(study.node)
     listed = len(node.gpus) if isinstance(node.gpus, tuple) else node.gpus
     gpus = node.simulated or (0 if listed == "auto" else listed)
     if gpus:
         started = {n: a for n, a in parts.adapters.items() if a and parts.engines[n].launcher != "attach"}
         places = {stage.name or "": place for place, stage in written.stages}
-        yield from room.faults(document, written.document, places, parts.space, room.Node(gpus, started))
+        loaded = {name: parts.space.models.get(name, parts.space.model) for name in started}
+        models = {name: config for name, model in loaded.items() if (config := model_config(model)) is not None}
+        there = room.Node(gpus, started, models)
+        yield from room.faults(document, written.document, places, parts.space, there)
+        yield from room.refused(written.document, places, parts.space, there)
 
 
 def _adapters(
