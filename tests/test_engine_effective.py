@@ -48,6 +48,35 @@ def vllm() -> Effective:
     return engine("vllm", "0.32.0").effective(replies, "")
 
 
+def test_what_was_so_already_is_a_no_op_wherever_the_model_lies() -> None:
+    # vLLM 0.25.1 on one H200: async scheduling is on by default; the folder was moved between the two launches
+    adapter = engine("vllm", "0.25.1")
+    base = Settings("vllm", "/models/m", {"load-format": "dummy"})
+
+    def reported(folder: str, address: str) -> Effective:
+        values = {
+            "async-scheduling": True,
+            "load-format": "dummy",
+            "tokenizer": f"{folder}/m",
+            "vllm_config.model": f"{folder}/m",
+            "model_config.model": f"{folder}/m",
+            "quant_config": f"<vllm.model_executor.layers.quantization.fp8.Fp8Config object at {address}>",
+            "compilation-config": {"hooks": [f"<function hook at {address}>"]},
+        }
+        return Effective(values, source="/server_info")
+
+    before, after = reported("/a", "0x7fc257fd79b0"), reported("/b", "0x7fd0cb9208f0")
+    asked = Settings("vllm", "/models/m", {"load-format": "dummy", "async-scheduling": True})
+    found = adapter.judge(asked, after, base, before)
+    assert statuses(found) == {"load-format": "as-asked", "async-scheduling": "as-asked"}
+    assert found.side_effects == ()
+    assert found.no_op
+    assert found.pools
+    silent = {key: value for key, value in before.values.items() if key != "async-scheduling"}
+    unknown = Effective(silent, source="/server_info")
+    assert not adapter.judge(asked, after, base, unknown).no_op
+
+
 def test_vllm_reports_by_flag() -> None:
     effective = vllm()
     assert (effective.version, effective.source) == ("0.32.0", "/server_info, /metrics")

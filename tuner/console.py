@@ -57,7 +57,7 @@ class Console:
         against = f" ({percent(self._spec.objective.gain(value, self._baseline))})" if self._baseline else ""
         if self._baseline is None and job.configuration == self._spec.space.baseline:
             self._baseline = value
-        no_op = ", a no-op: every flag asked for was ignored" if outcome.effective and outcome.effective.pools else ""
+        no_op = ", a no-op: no flag asked for changed anything" if outcome.effective and outcome.effective.pools else ""
         return f"{'simulated: ' if self._simulated else ''}{value:.2f} {metric}{against}{no_op}"
 
 

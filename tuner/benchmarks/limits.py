@@ -21,6 +21,7 @@ QUEUE_AT_MOST = 0.5  # of the requests in flight are answered where the others w
 PLATEAU, PLATEAU_SHARE = 0.8, 0.7
 QUEUE_WAVES = 3
 QUEUE_READINGS = 0.5
+FEWEST_READINGS = 4  # of a pass of a few seconds one or two readings see the ramp of its prefills
 QUEUED_OF_RUNNING = 0.25
 FASTER = 0.5
 
@@ -92,7 +93,8 @@ def server_queue(run: Run) -> Queue | None:
     """A queue in the server behind few running requests: as its metrics said while the run went on
     (`facts["gauges"]`), without such by the shape of the answers."""
     gauges = run.facts.get("gauges") or {}
-    return _queue_by_gauges(gauges) if gauges else _queue_by_shape(run.responses)
+    told = gauges.get("samples", 0) >= FEWEST_READINGS
+    return _queue_by_gauges(gauges) if told else _queue_by_shape(run.responses)
 
 
 def _late_ms(run: Run, workload: Workload) -> float:

@@ -153,7 +153,7 @@ def _side_effects(
         return
     keys = [*before.values, *(key for key in after.values if key not in before.values)]
     for key in keys if after.source == before.source else (key for key in before.values if key in after.values):
-        old, new = before.values.get(key), after.values.get(key)
+        old, new = _plain(before.values.get(key)), _plain(after.values.get(key))
         if key in changed or old == new or _volatile(judging, key):
             continue
         derived = bool(judging.derived.get(key, frozenset()) & changed)
@@ -162,6 +162,15 @@ def _side_effects(
                 continue
             derived = derived or share < SMALL
         yield SideEffect(key, old, new, derived=derived)
+
+
+def _plain(value: Any) -> Any:
+    """Without the addresses of objects, which are others in every process."""
+    if isinstance(value, str):
+        return re.sub(r" at 0x[0-9a-f]+", "", value)
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _share(old: Any, new: Any) -> float | None:
@@ -188,9 +197,10 @@ def _no_op(
     if dict(settings.env) != dict(base.env) or not changed:
         return False
     ignored = {verdict.key for verdict in verdicts if verdict.status == "ignored"}
-    return all(key in ignored if key in settings.args else _stayed(key, after, before) for key in changed)
+    return all(key in ignored or _stayed(key, after, before) for key in changed)
 
 
 def _stayed(key: str, after: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """A flag that is no longer asked for changed nothing if both values are known and equal."""
+    """A flag changed nothing if both values are known and equal: what is asked for was so already, or what is no
+    longer asked for is so still."""
     return key in after and key in before and bool(after[key] == before[key])

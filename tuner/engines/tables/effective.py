@@ -56,7 +56,8 @@ VLLM = Judging(
     volatile=(
         r"seed|instance_id|.*(_port|_ip)(_list)?|.*port",
         r"cache_config\.(kv_cache_(size_tokens|max_concurrency|memory_bytes)|num_(gpu|cpu)_blocks)",
-        r"(model_config|vllm_config)\.served_model_name|.*timeout.*|profiler-config.*|shutdown_timeout",
+        r"(model_config|vllm_config)\.(served_model_name|model|tokenizer)|tokenizer",  # where the model lies
+        r".*timeout.*|profiler-config.*|shutdown_timeout",
     ),
     sizes=frozenset({KV_TOKENS}),
     enums={"cudagraph_mode": _CUDAGRAPH_MODES, "mode": _COMPILATION_MODES, "level": _COMPILATION_MODES},
