@@ -364,7 +364,7 @@ def test_counts_that_are_not_the_server_s_are_marked() -> None:
 
 
 def test_a_server_s_queue_and_a_rate_that_was_kept_up_with_are_noted() -> None:
-    gauges = {"max_running": 4.0, "max_waiting": 6.0, "waiting_share": 1.0, "running_beside_queue": 4.0}
+    gauges = {"samples": 8.0, "max_running": 4.0, "max_waiting": 6.0, "waiting_share": 1.0, "running_beside_queue": 4.0}
     (verdict,) = check(passed(answers(), gauges=gauges), WORKLOAD)
     assert verdict.message.startswith("up to 6 requests waited in the server while 4 ran: a limit of 4 running")
     paced = [answers(1, start=1.0 + number)[0] for number in range(10)]
