@@ -378,16 +378,13 @@ def test_each_refusal_is_one_line_with_a_way_out(status: str, message: str, way_
     assert len(done.error.splitlines()) == 1
 
 
+def saving(folder: Path, records: str) -> tuple[str | Path, ...]:
+    """The options that keep the result in r.json, and the records."""
+    return ("--save-result", "--result-dir", folder, "--result-filename", "r.json", "--save-records", folder / records)
+
+
 def test_what_was_measured_is_kept_and_marked_incomplete(tmp_path: Path) -> None:
-    words = (
-        "--save-result",
-        "--result-dir",
-        tmp_path,
-        "--result-filename",
-        "r.json",
-        "--save-records",
-        tmp_path / "r.npz",
-    )
+    words = saving(tmp_path, "r.npz")
     with Serving(refusing("429 Too Many Requests", "slow down", every=2)) as server:
         done = bench(server.url, *words, "--max-concurrency", "1")
     assert done.code == 1
@@ -488,15 +485,7 @@ def test_the_key_is_sent_and_appears_nowhere(tmp_path: Path, monkeypatch: pytest
 
 
 def test_loads_are_walked_and_put_into_one_table(tmp_path: Path) -> None:
-    words = (
-        "--save-result",
-        "--result-dir",
-        tmp_path,
-        "--result-filename",
-        "r.json",
-        "--save-records",
-        tmp_path / "k.npz",
-    )
+    words = saving(tmp_path, "k.npz")
     with Serving(engine(stream(ttft=0.02))) as server:
         done = bench(server.url, "--load", "2,1,4", *words)
     assert done.code == 0

@@ -98,14 +98,13 @@ def evaluate(
         StorageError: the server's identity could not be recorded (nothing is left running).
     """
     launch = _lent(place.engine.launch(job.settings, slot, reading=not job.verbatim), place, job, slot)
-    if why := _refused(job, place):
-        failure = Failure("invalid-config", f"not launched, as it could not start: {why}", hop="launch")
-        return Outcome(failure=failure, command=shell(launch.argv, launch.env), fingerprint=launch.fingerprint)
     found = _Findings(records=slot.folder / RECORDS if place.benchmark.records else None)
+    found.failure = _refused(job, place)
     try:
-        with _server(launch, place, slot, record, stop, notify) as server:
-            found.timings = server.timings
-            _use(server, job, place, stop, notify, found)
+        if found.failure is None:
+            with _server(launch, place, slot, record, stop, notify) as server:
+                found.timings = server.timings
+                _use(server, job, place, stop, notify, found)
     except LaunchFailed as failed:
         found.failure, found.timings = failed.failure, {**failed.timings, **found.timings}
     outcome = Outcome(
@@ -121,10 +120,13 @@ def evaluate(
     return scrubbed(outcome, known({**os.environ, **launch.env, **launch.own_env}))
 
 
-def _refused(job: Job, place: Place) -> str:
-    """Why the engine would end before it is ready, as far as that is known beforehand."""
-    gpus = len(place.gpus) or None
-    return "; ".join(n.text for n in place.engine.refusals(job.settings, gpus, model_config(job.settings.model)))
+def _refused(job: Job, place: Place) -> Failure | None:
+    """Why the engine would end before it is ready, as far as that is known beforehand: then it is not launched."""
+    refusals = place.engine.refusals(job.settings, len(place.gpus) or None, model_config(job.settings.model))
+    if not refusals:
+        return None
+    why = "; ".join(notice.text for notice in refusals)
+    return Failure("invalid-config", f"not launched, as it could not start: {why}", hop="launch")
 
 
 def _measure(

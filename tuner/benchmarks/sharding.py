@@ -23,6 +23,7 @@ from typing import Any
 
 from tuner.benchmarks import Response
 from tuner.benchmarks.load import DRAIN, GAVE_UP, TICK_S, Judge, Load, Plan, Progress, Seen, most_common_errors
+from tuner.benchmarks.occupancy import in_flight, most, steps
 from tuner.benchmarks.quiet import quiet_collector
 from tuner.errors import SpecError, TunerError
 
@@ -187,19 +188,9 @@ def _merged(parts: Sequence[Seen], plan: Plan) -> Seen:
             facts[key] = {name: sum(value.get(name, 0) for value in values) for value in values for name in value}
         else:
             facts[key] = max(values) if key in LARGEST else sum(values)
-    facts |= {"errors": most_common_errors(responses), "max_in_flight": _most_in_flight(responses)}
+    facts |= {"errors": most_common_errors(responses), "max_in_flight": most(steps(in_flight(responses)))}
     ended_by = next((part.ended_by for part in parts if part.ended_by), "")
     return Seen(tuple(responses), min(p.began for p in whole), max(p.ended for p in whole), ended_by, facts)
-
-
-def _most_in_flight(responses: Sequence[Response]) -> int:
-    sent = [response for response in responses if response.start]
-    changes = [(response.start, 1) for response in sent] + [(response.start + response.end, -1) for response in sent]
-    running = most = 0
-    for _, change in sorted(changes):
-        running += change
-        most = max(most, running)
-    return most
 
 
 def _carry(pipe: Connection, plan: Plan) -> None:
